@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reads the text that says what is modelled: the guest's memory, the ranges of addresses that large
- * pages map, and the structures. trapless/model/plan.py writes the text; docs/model.md describes
- * it.
+ * pages map, and the structures. trapless/model/model_plan.py writes the text; docs/model.md
+ * describes it.
  */
 #ifndef TRAPLESS_MODEL_CONFIG_H
 #define TRAPLESS_MODEL_CONFIG_H

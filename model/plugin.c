@@ -14,7 +14,7 @@
 #include <trapless_model.h>
 #include "qemu_api.h"
 #include "recorder.h"
-#include "tables.h"
+#include "page_tables.h"
 
 #include <errno.h>
 #include <inttypes.h>

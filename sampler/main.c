@@ -19,7 +19,7 @@
 #include "limits.h"
 #include "output.h"
 #include "plan.h"
-#include "run.h"
+#include "sampling_loop.h"
 #include "source.h"
 
 #define STATUS_FAILED 1

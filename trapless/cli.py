@@ -72,7 +72,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     trapless doctor --calls 'epoll_*' execve
     trapless doctor --calls refused | less
     """
-    from trapless.doctor import report as part
+    from trapless.doctor import diagnosis as part
 
     if names and not calls:
         raise click.UsageError("names of calls go with --calls")

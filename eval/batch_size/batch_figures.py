@@ -16,8 +16,8 @@ from eval.batch_size.call_costs import (
     ratios,
 )
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock
 from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.timed_rows import Clock
 from trapless.report.figures import Figure, Table, lines
 
 FIGURE_11 = {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/vfs.h>
 
-#include "events.h"
+#include "perf_events.h"
 #include "measure.h"
 #include "mechanisms.h"
 #include "options.h"

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import paired
 from trapless.experiments.collection import Row
 from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.timed_rows import paired
 
 DISK = "read1_disk"
 SUBJECTS = ("getpid", "getppid", "read1", "read4k", DISK, "write1", "stat")

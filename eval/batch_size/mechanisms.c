@@ -11,7 +11,7 @@
 
 #include "measure.h"
 #include "mechanisms.h"
-#include "uring.h"
+#include "workload_uring.h"
 
 #define RING_ENTRIES SUBJECT_BATCH_MAX
 #define POLLING_CPU 1		/* of io_uring's thread; the requester is on CPU 0 */

@@ -12,7 +12,7 @@
 #include <trapless.h>
 
 #include "raw_ring.h"
-#include "subjects.h"
+#include "batched_calls.h"
 
 enum mechanism {
 	PLAIN,			/* one fast trap a call */

@@ -25,11 +25,11 @@ from eval.batch_size.call_costs import (
 )
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock, event_metrics
 from trapless.experiments.collection import Collection, Extent, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk
 from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.timed_rows import Clock, event_metrics
 from trapless.report.figures import Figure, Table
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric

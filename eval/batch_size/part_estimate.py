@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from trapless.base import programs
-from trapless.estimate import machine, placements
+from trapless.base import built_programs
+from trapless.estimate import estimated_machine, placements
 from trapless.estimate.sums import BEYOND, NO_CALL, without_handler
 from trapless.experiments.collection import Collection
 from trapless.experiments.experiment import Findings, Raw
@@ -25,8 +25,9 @@ CALLS = {"getppid": "getppid", "pread1": "pread of 1 B, tmpfs"}
 BATCHES = (1, 2, 3, 8, 32, 128)
 ROUNDS = {"counted": 12, "measured": 60}
 SAY_MITIGATIONS = (
-    f"for name in {' '.join(machine.ASKED)}; do printf "
-    f'\'{{"mitigation": "%s", "said": "%s"}}\\n\' $name "$(cat /{machine.VULNERABILITIES}/$name)"; '
+    f"for name in {' '.join(estimated_machine.ASKED)}; do printf "
+    f'\'{{"mitigation": "%s", "said": "%s"}}\\n\' $name '
+    f'"$(cat /{estimated_machine.VULNERABILITIES}/$name)"; '
     "done; echo '{\"complete\": true}'"
 )
 
@@ -37,10 +38,12 @@ def collect(run: Collection) -> None:
         kernel=run.kernel,
         cpus=1,
         icount=True,
-        files=((programs.find(placements.BUILT), PROGRAM),),
+        files=((built_programs.find(placements.BUILT), PROGRAM),),
     )
     said = run.boot("mitigations", config, ["/bin/sh", "-c", SAY_MITIGATIONS])
-    loop = machine.loop_of({row["mitigation"]: row["said"] for row in said if "said" in row})
+    loop = estimated_machine.loop_of(
+        {row["mitigation"]: row["said"] for row in said if "said" in row}
+    )
     for kind, rounds in ROUNDS.items():
         guest = replace(config, icount=kind == "counted")
         command = f"{PROGRAM} --loop {loop} --rounds {rounds} --module"

@@ -18,12 +18,12 @@ from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command, Counts, Key
 from eval.tools.trees import trees
 from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock, paired, ratio_metric
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, tool
+from trapless.experiments.timed_rows import Clock, paired, ratio_metric
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig
@@ -56,7 +56,7 @@ HOST_PROGRAMS = ("true", "du", "find")
 def collect(run: Collection) -> None:
     files = (
         (tool("crossings/crossings"), crossings.GUEST_PROGRAM),
-        (programs.find("examples/walk"), "/bin/walk"),
+        (built_programs.find("examples/walk"), "/bin/walk"),
     )
     config = LabConfig(kernel=run.kernel, files=files, env=(("LC_ALL", "C"),), timeout_s=TIMEOUT_S)
     if run.timed:

@@ -19,9 +19,9 @@ from eval.tools.trees import trees
 from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row
 from trapless.experiments.experiment import Findings, Raw, tool
+from trapless.experiments.timed_rows import Clock, ratio_metric
 from trapless.model import processors, trap_clocks
 from trapless.model.trap_clocks import Counts
 from trapless.report.figures import Figure, Table, bars

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs all pairs of footprints, and names the files that judge and show them.
 
-This file owns the grids: how fine, in which orders, on which modelled processors. sweep.py owns how
-a grid is run, published.py the verdicts on the paper's claims, drawings.py and listings.py how a
-grid is shown.
+This file owns the grids: how fine, in which orders, on which modelled processors. footprint_grid.py
+owns how a grid is run, published.py the verdicts on the paper's claims, drawings.py and listings.py
+how a grid is shown.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import partial
 from eval.memory_hierarchy import (
     cells,
     drawings,
+    footprint_grid,
     listings,
     published,
     spec,
-    sweep,
     variants,
     verdicts,
 )
@@ -39,7 +39,7 @@ ENOUGH = 128
 its 512, and also a cold start, whose cost is shared by all iterations."""
 
 
-def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:
+def sweeps(quick: bool) -> tuple[footprint_grid.Sweep, ...]:
     """The paper's maps; today's; the same, coarser, under other assumptions; and other orders.
 
     The longest first, so that the last VMs end together.
@@ -51,9 +51,9 @@ def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:
     built = tuple(one for name in (small, large) for one in variants.built(name).values())
     places = tuple(one for name in (small, large) for one in variants.coloured(name))
     today = tuple(variants.main(name) for name in variants.CURRENT)
-    part = partial(sweep.Sweep, trap="int", orders=PAPER, vms=1, iterations=ENOUGH)
+    part = partial(footprint_grid.Sweep, trap="int", orders=PAPER, vms=1, iterations=ENOUGH)
     return (
-        sweep.Sweep(
+        footprint_grid.Sweep(
             "maps", cells.Axis(fine), PAPER, "int", (*mains, *policies), 2 if quick else 8
         ),
         part(
@@ -71,7 +71,7 @@ def sweeps(quick: bool) -> tuple[sweep.Sweep, ...]:
 
 
 def collect(run: Collection) -> None:
-    sweep.collect(run, sweeps(run.quick))
+    footprint_grid.collect(run, sweeps(run.quick))
 
 
 def read(raw: Raw) -> published.Grids:
@@ -88,7 +88,7 @@ def analyse(raw: Raw) -> Findings:
         **verdicts.metrics_of_colours(grids.elsewhere),
         **verdicts.metrics_of_orders(orders),
         **verdicts.metrics_of_today(today),
-        **sweep.metrics_of_time(raw.meta, "maps"),
+        **footprint_grid.metrics_of_time(raw.meta, "maps"),
     }
     return Findings(metrics, published.claims_of(grids))
 

@@ -2,7 +2,8 @@
 """Runs real programs under `trapless stat`: a prediction in one boot, both modes by turns in
 another.
 
-This file owns what is run and kept; subjects.py owns the programs, and trapless/stat counts them.
+This file owns what is run and kept; program_subjects.py owns the programs, and trapless/stat counts
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eval.memory_hierarchy import savings, spec, subjects
+from eval.memory_hierarchy import program_subjects, savings, spec
 from eval.tools.loads import loads
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
@@ -20,8 +21,8 @@ from trapless.experiments.stat_runs import Run
 from trapless.report.figures import Figure, Map, Table
 from trapless.stat import guest
 from trapless.stat.guest import Job
-from trapless.stock import archive, programs
-from trapless.stock.programs import Programs
+from trapless.stock import program_archive, real_programs
+from trapless.stock.real_programs import Programs
 from trapless.vm.lab import LabConfig
 
 ARCHIVE = "/programs.tar"
@@ -36,11 +37,11 @@ this does not fall into whichever program is interrupted next."""
 
 ENTER = f"""\
 cd /; tar -x -f {ARCHIVE}; rm {ARCHIVE}; ip link set lo up
-mkdir -p {subjects.SITE}; mv /{subjects.SERVED} {subjects.SITE}
+mkdir -p {program_subjects.SITE}; mv /{program_subjects.SERVED} {program_subjects.SITE}
 """
 
 
-def pack(root: Path, subject: subjects.Subject, folder: Path) -> Path:
+def pack(root: Path, subject: program_subjects.Subject, folder: Path) -> Path:
     """The program with its libraries and the files that it works on."""
     folders = (
         str(path.relative_to(root))
@@ -48,14 +49,14 @@ def pack(root: Path, subject: subjects.Subject, folder: Path) -> Path:
         for path in (root / tree, *sorted((root / tree).rglob("*")))
         if path.is_dir()
     )
-    return archive.pack(root, folder / f"{subject.name}.tar", subject.programs, folders)
+    return program_archive.pack(root, folder / f"{subject.name}.tar", subject.programs, folders)
 
 
 def runs(
     kernel: str,
     root: Programs,
     folder: Path,
-    chosen: Sequence[subjects.Subject],
+    chosen: Sequence[program_subjects.Subject],
     pairs: int = spec.PROGRAM_PAIRS.full,
 ) -> Iterator[Run]:
     """Run each program in two boots; the guests' files are written into `folder`.
@@ -63,12 +64,12 @@ def runs(
     The first boot's run is in user mode, and all predictions are made from it. In the second it
     runs in both modes by turns, for its instructions alone: nothing but the mode differs there.
     """
-    served = folder / subjects.SERVED
+    served = folder / program_subjects.SERVED
     served.write_bytes(loads.served_file())
     for subject in chosen:
         files = (
             (pack(root.root, subject, folder), ARCHIVE),
-            (served, f"/{subjects.SERVED}"),
+            (served, f"/{program_subjects.SERVED}"),
             (loads.program("ask"), ASK),
         )
         config = LabConfig(
@@ -87,8 +88,10 @@ def runs(
 
 
 def collect(run: Collection) -> None:
-    root = programs.unpacked(run.progress)
-    chosen = subjects.subjects(subjects.QUICK if run.quick else subjects.FULL)
+    root = real_programs.unpacked(run.progress)
+    chosen = program_subjects.subjects(
+        program_subjects.QUICK if run.quick else program_subjects.FULL
+    )
     pairs = run.chosen(spec.PROGRAM_PAIRS)
     with guest_folder(run.directory) as folder:
         stat_runs.collect(run, tuple(runs(run.kernel, root, folder, chosen, pairs)))

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from eval.memory_hierarchy import spec
 from trapless.experiments import fit
-from trapless.experiments.clocks import Clock, event_metrics, paired, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import modules
+from trapless.experiments.timed_rows import Clock, event_metrics, paired, ratio_metric
 from trapless.report.figures import Map
 from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.memory_hierarchy import reorder_tables, sweep, variants
+from eval.memory_hierarchy import footprint_grid, reorder_tables, variants
 from trapless.base.console import TraplessError
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.fleet.grid import MASK, Grid
 from trapless.experiments.fleet.grid import collect as collect_grids
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.report.figures import Figure, Map, Table
 from trapless.stock import kbuild, kernels
 from trapless.vm.lab import LabConfig
@@ -134,11 +134,11 @@ def collect(run: Collection) -> None:
 def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
     """The grid as the runner takes it: a row is a number of places or, of the mix, an N."""
     kernel = kernels.resolve(run.kernel, run.progress)
-    module = kbuild.module_for(kernel, run.progress, HERE, sweep.MODULE)
+    module = kbuild.module_for(kernel, run.progress, HERE, footprint_grid.MODULE)
     program = workload("memory-hierarchy").with_name(PROGRAM)
     array_kb = load.objects.last * load.kernel.last if load.objects and load.kernel else 4
     guest = f"/bin/{PROGRAM}"
-    insert = f"insmod {sweep.GUEST_MODULE} bytes={array_kb << 10}"
+    insert = f"insmod {footprint_grid.GUEST_MODULE} bytes={array_kb << 10}"
     return Grid(
         name=load.name,
         rows=load.rows,
@@ -149,10 +149,10 @@ def grid_of(run: Collection, load: Load, plan: Plan) -> Grid:
             cpus=1,
             icount=True,
             quick_start=run.quick,
-            memory=sweep.MEMORY,
-            append=sweep.KERNEL_WORDS,
-            files=((module, sweep.GUEST_MODULE), (program, guest)),
-            timeout_s=sweep.TIMEOUT_S,
+            memory=footprint_grid.MEMORY,
+            append=footprint_grid.KERNEL_WORDS,
+            files=((module, footprint_grid.GUEST_MODULE), (program, guest)),
+            timeout_s=footprint_grid.TIMEOUT_S,
         ),
         argv=("/bin/sh", "-c", f"{insert} && exec {shlex.join([guest, *load.argv()])}"),
         plan=plan,
@@ -168,7 +168,7 @@ def check(regions: reorder_tables.Regions, load: Load) -> None:
     if len(regions.counts) != load.rows * load.regions:
         raise ValueError(f"{len(regions.counts)} regions of {load.rows * load.regions}")
     for region, counts in regions.counts.items():
-        least = sweep.READS_SHARE * regions.calls * region.kernel_kb * 1024 / STRIDE
+        least = footprint_grid.READS_SHARE * regions.calls * region.kernel_kb * 1024 / STRIDE
         if counts["kernel.reads"] < least:
             raise ValueError(f"{region}: too few reads in the kernel: some were not made")
         if counts["crossings.sysret"] < regions.calls / region.n:

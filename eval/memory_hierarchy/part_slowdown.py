@@ -15,8 +15,8 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw
-from trapless.model import plugin, rows
-from trapless.model.plan import Plan, Variant
+from trapless.model import plugin_choice, rows
+from trapless.model.model_plan import Plan, Variant
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.vm import lab
@@ -52,7 +52,7 @@ def cpu_seconds(run: Collection, with_plugin: bool) -> float:
     with tempfile.TemporaryDirectory(prefix="trapless-slowdown-") as name:
         configuration, output = Path(name, "model"), Path(name, "rows.jsonl")
         Plan.of([Variant("pentium-4-1.8")]).write(configuration)
-        arguments = (plugin.argument(configuration, output),) if with_plugin else ()
+        arguments = (plugin_choice.argument(configuration, output),) if with_plugin else ()
         config = lab.LabConfig(kernel=run.kernel, icount=True, plugins=arguments)
         before = os.times()
         result = lab.run(config, ["/bin/sh", "-c", WORK])

@@ -3,8 +3,8 @@
 
 A program has two boots. Predictions are made from a run in user mode in the first one. Pairs of
 runs in the second one, by turns in both modes, show the real saving. This file owns words and
-digits; the arithmetic is that of `trapless stat` itself (trapless/stat/report.py), so what holds
-here holds there.
+digits; the arithmetic is that of `trapless stat` itself (trapless/stat/run_report.py), so what
+holds here holds there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from trapless.experiments.fit import Interval
 from trapless.report.figures import Figure, Mark, Series, Table, bars
 from trapless.results.result_file import Metric
 from trapless.stat.costs import Saving, Term, supervisor_saving, supervisor_terms
-from trapless.stat.report import CALLS_APART, Report
 from trapless.stat.run_counts import MODES, RunCounts
+from trapless.stat.run_report import CALLS_APART, Report
 
 PROCESSORS = {"core-i7-9700k": "i7-9700k", "ryzen-5-3600": "ryzen-3600"}
 """The modelled processors, and their names in names of metrics."""

@@ -7,7 +7,7 @@ Both Pentium 4s of the paper with the prefetcher that Intel documents; the unpub
 
 from __future__ import annotations
 
-from trapless.model.plan import Variant
+from trapless.model.model_plan import Variant
 
 SMALL, LARGE = "pentium-4-1.8", "pentium-4-1.8a"
 

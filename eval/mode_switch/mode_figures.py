@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eval.mode_switch import costs, model, switches
+from eval.mode_switch import mode_costs, modelled_clocks, switches
 from trapless.experiments import fit
-from trapless.experiments.clocks import Clock
 from trapless.experiments.collection import Row
 from trapless.experiments.experiment import Raw
+from trapless.experiments.timed_rows import Clock
 from trapless.report.figures import Figure, Table, bars
 
 NAMES = {
-    costs.ABSENT: "trap, mechanism absent",
+    mode_costs.ABSENT: "trap, mechanism absent",
     "trap-present": "trap, mechanism present",
-    costs.SUPERVISOR: "supervisor",
+    mode_costs.SUPERVISOR: "supervisor",
 }
 
 
 def counted(raw: Raw, ratios: Mapping[tuple[str, str], fit.Summary]) -> tuple[Figure | Table, ...]:
     """The results of the lab, in instructions."""
-    calls = costs.calls(raw.rows)
+    calls = mode_costs.calls(raw.rows)
     least = {(key.call, key.form, key.mechanism): cost.least for key, cost in calls.items()}
     return (
         figure_7(
@@ -35,18 +35,18 @@ def counted(raw: Raw, ratios: Mapping[tuple[str, str], fit.Summary]) -> tuple[Fi
             "a trap takes far longer than its instructions tell.",
             "counted",
         ),
-        *model.figures(calls),
+        *modelled_clocks.figures(calls),
         *switches.figures(raw.rows, calls),
         reach_table(raw, calls),
         call_table(calls, ratios),
         *event_tables(raw.rows),
-        *model.tables(calls),
+        *modelled_clocks.tables(calls),
     )
 
 
 TIMED_NAMES = {
-    costs.ABSENT: "trap, mechanism absent", costs.BACK: "trap, present",
-    costs.SUPERVISOR: "supervisor",
+    mode_costs.ABSENT: "trap, mechanism absent", mode_costs.BACK: "trap, present",
+    mode_costs.SUPERVISOR: "supervisor",
 }  # fmt: skip
 
 
@@ -100,12 +100,12 @@ def figure_7(
     )
 
 
-def reach_table(raw: Raw, calls: Mapping[costs.Key, costs.Cost]) -> Table:
+def reach_table(raw: Raw, calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> Table:
     """The project's goals, beside the results."""
     rows = [
         *reach_rows(calls),
         *switches.reach_rows(raw.rows),
-        *model.reach_rows(calls),
+        *modelled_clocks.reach_rows(calls),
     ]
     return Table(
         id="reach",
@@ -118,14 +118,14 @@ def reach_table(raw: Raw, calls: Mapping[costs.Key, costs.Cost]) -> Table:
     )
 
 
-def reach_rows(calls: Mapping[costs.Key, costs.Cost]) -> list[tuple[str, str, str, str]]:
-    saved = costs.saved(calls)
+def reach_rows(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> list[tuple[str, str, str, str]]:
+    saved = mode_costs.saved(calls)
     if not saved:
         return []
-    getpid = {m: calls[costs.Key("getpid", "bare", m)].least for m in NAMES}
-    ratio = getpid[costs.SUPERVISOR] / getpid[costs.ABSENT]
-    path = calls[costs.Key("nosys", "bare", costs.SUPERVISOR)].least
-    grown = getpid["trap-present"] / getpid[costs.ABSENT] - 1
+    getpid = {m: calls[mode_costs.Key("getpid", "bare", m)].least for m in NAMES}
+    ratio = getpid[mode_costs.SUPERVISOR] / getpid[mode_costs.ABSENT]
+    path = calls[mode_costs.Key("nosys", "bare", mode_costs.SUPERVISOR)].least
+    grown = getpid["trap-present"] / getpid[mode_costs.ABSENT] - 1
     lowest = min(saved, key=saved.__getitem__)
     return [
         reached("getpid, supervisor / trap, instructions", f"{ratio:.3f}", "0.38", ratio <= 0.38),
@@ -145,13 +145,13 @@ def reached(figure: str, ours: str, bound: str, is_reached: bool) -> tuple[str, 
 
 
 def call_table(
-    calls: Mapping[costs.Key, costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
+    calls: Mapping[mode_costs.Key, mode_costs.Cost], ratios: Mapping[tuple[str, str], fit.Summary]
 ) -> Table:
     rows = []
     for key, cost in calls.items():
-        if key.mechanism != costs.ABSENT:
+        if key.mechanism != mode_costs.ABSENT:
             continue
-        inside, present = (calls.get(key.by(m)) for m in (costs.SUPERVISOR, "trap-present"))
+        inside, present = (calls.get(key.by(m)) for m in (mode_costs.SUPERVISOR, "trap-present"))
         clock = ratios.get((key.call, key.form))
         rows.append(
             (
@@ -197,7 +197,7 @@ def event_tables(rows: Sequence[Row]) -> tuple[Table, ...]:
             f"{row['ended_user']:,}",
             f"{row['demotions']:,}",
             f"{row['interrupts']:,}",
-            f"{costs.transitions(row):.5f}",
+            f"{mode_costs.transitions(row):.5f}",
         )
         for row in rows
         if "events" in row
@@ -232,7 +232,7 @@ def timed_table(
 ) -> Table:
     rows = []
     for call, form, mechanism in ns:
-        if mechanism != costs.ABSENT:
+        if mechanism != mode_costs.ABSENT:
             continue
         by = {name: ns[call, form, name] for name in TIMED_NAMES if (call, form, name) in ns}
         values = saved.get((call, form), [])

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "events.h"
+#include "perf_events.h"
 #include "loops.h"
 #include "mode.h"
 #include "workload.h"

@@ -4,7 +4,7 @@ mode-switch. In the lab calls are counted, and ratios measured; on a machine's o
 timed, but for the changes of the mode.
 
 This file owns which runs are made, the metrics' names, and the claims about calls. switches.py owns
-switches and their delay, model.py the modelled clocks; mode_figures.py draws.
+switches and their delay, modelled_clocks.py the modelled clocks; mode_figures.py draws.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from eval.mode_switch import costs, mode_figures, model, spec, switches
+from eval.mode_switch import mode_costs, mode_figures, modelled_clocks, spec, switches
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import fit
-from trapless.experiments.clocks import Clock, event_metrics, paired, ratio_metric
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
+from trapless.experiments.timed_rows import Clock, event_metrics, paired, ratio_metric
 from trapless.report.figures import Figure, Table
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
@@ -96,13 +96,13 @@ def check(rows: Sequence[Row]) -> None:
     """Under --icount the empty loop and calls that touch no file must give equal counts, unless the
     timer interrupts them, as on the newest kernel a thousand times a second: the least count, which
     is the one that is used, must occur again."""
-    for key, values in costs.samples(rows).items():
+    for key, values in mode_costs.samples(rows).items():
         once = values.count(min(values)) < 2 <= len(values)
         if key.call in ("empty", "nosys", "getpid") and once:
             raise TraplessError(f"mode-switch: {key} counted {sorted(set(values))} in one boot")
 
 
-def counted_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+def counted_metrics(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> dict[str, Metric]:
     """The cost of a call, in each mode, form and state of the machine."""
     return {
         f"{key.call}.{key.mechanism}.{key.form}.instructions": Metric(
@@ -112,17 +112,17 @@ def counted_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
     }
 
 
-def ratio_metrics(calls: Mapping[costs.Key, costs.Cost]) -> dict[str, Metric]:
+def ratio_metrics(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> dict[str, Metric]:
     """Counted, to a trap with the mechanism absent; what supervisor mode saves a call."""
     metrics = {}
     for key, cost in calls.items():
-        base = calls.get(key.by(costs.ABSENT))
-        if base is None or key.mechanism == costs.ABSENT:
+        base = calls.get(key.by(mode_costs.ABSENT))
+        if base is None or key.mechanism == mode_costs.ABSENT:
             continue
         metrics[f"{key.call}.{key.mechanism}.{key.form}.instruction-ratio"] = Metric(
             round(cost.least / base.least, 4), "instruction-ratio", "counted", cost.n
         )
-        if key.mechanism == costs.SUPERVISOR:
+        if key.mechanism == mode_costs.SUPERVISOR:
             metrics[f"{key.call}.supervisor.{key.form}.saved-instructions"] = Metric(
                 round(base.least - cost.least, 2), "saved-instructions", "counted", cost.n
             )
@@ -145,9 +145,9 @@ def times(rows: Sequence[Row]) -> Times:
 def ratios_of(found: Times) -> dict[tuple[str, str], fit.Summary]:
     """(call, form) -> time in supervisor mode to time by trap, runs of the same round."""
     every = {
-        (call, form): paired(values, found.get((call, form, costs.BACK), {}))
+        (call, form): paired(values, found.get((call, form, mode_costs.BACK), {}))
         for (call, form, mechanism), values in found.items()
-        if mechanism == costs.SUPERVISOR
+        if mechanism == mode_costs.SUPERVISOR
     }
     return {key: one for key, one in every.items() if one is not None}
 
@@ -167,7 +167,8 @@ def saved_ns(found: Times, clock: Clock) -> dict[tuple[str, str], list[float]]:
             if number in by_trap
         ]
         for (call, form, mechanism), values in found.items()
-        if mechanism == costs.SUPERVISOR and (by_trap := found.get((call, form, costs.BACK), {}))
+        if mechanism == mode_costs.SUPERVISOR
+        and (by_trap := found.get((call, form, mode_costs.BACK), {}))
     }
 
 
@@ -180,7 +181,7 @@ def transition_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
             _, kind, *state = row["boot"].split("-")
             name = f"getpid.{row['events']}.{state[0] if kind == 'measured' and state else kind}"
             metrics[f"{name}.transitions"] = Metric(
-                round(costs.transitions(row), 6), "transitions", "counted"
+                round(mode_costs.transitions(row), 6), "transitions", "counted"
             )
     return metrics
 
@@ -191,21 +192,21 @@ def analyse(raw: Raw) -> Findings:
 
 
 def analyse_counted(raw: Raw, ratios: Mapping[tuple[str, str], fit.Summary]) -> Findings:
-    calls = costs.calls(raw.rows)
+    calls = mode_costs.calls(raw.rows)
     metrics = (
         counted_metrics(calls)
         | ratio_metrics(calls)
         | measured_metrics(ratios)
         | transition_metrics(raw.rows)
         | switches.metrics(raw.rows)
-        | model.metrics(calls)
+        | modelled_clocks.metrics(calls)
     )
-    trap = calls[costs.Key("getpid", "static", costs.ABSENT)].least
+    trap = calls[mode_costs.Key("getpid", "static", mode_costs.ABSENT)].least
     return Findings(
         metrics,
         (
             claim_saving(calls),
-            *model.claims_of(calls, ratios),
+            *modelled_clocks.claims_of(calls, ratios),
             claim_trap_overhead(calls),
             claim_static(calls),
             *switches.claims_of(raw.rows, trap),
@@ -241,20 +242,20 @@ def claims_of_ratios(
     ratios: Mapping[tuple[str, str], fit.Summary], clock: Clock
 ) -> Iterator[Claim]:
     """The calls of Fig. 7, by time."""
-    for call in model.PUBLISHED:
-        one = ratios.get((model.SMALL.get(call, call), model.FORM))
+    for call in modelled_clocks.PUBLISHED:
+        one = ratios.get((modelled_clocks.SMALL.get(call, call), modelled_clocks.FORM))
         if one is None:
-            yield claims.not_run(f"dms-{call}", costs.NOT_OFFERED)
+            yield claims.not_run(f"dms-{call}", mode_costs.NOT_OFFERED)
             continue
         why = "A trap costs this processor less, beside the call's own work, than the paper's."
         ours = f"{fit.percent(one)} of the time by trap"
         yield clock.judge(f"dms-{call}", ours, {"ratio": one.median}, why, [one])
 
 
-def claim_saving(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
-    saved = costs.saved(calls)
+def claim_saving(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> Claim:
+    saved = mode_costs.saved(calls)
     if not saved:
-        return claims.not_run("dms-saving", costs.NOT_OFFERED)
+        return claims.not_run("dms-saving", mode_costs.NOT_OFFERED)
     least, most = min(saved.values()), max(saved.values())
     ours = f"{least:.0f} to {most:.0f} instructions a call"
     note = (
@@ -271,7 +272,7 @@ def claim_saving_timed(found: Times, clock: Clock) -> Claim:
     savings = {key: fit.summary(values) for key, values in saved_ns(found, clock).items()}
     medians = {key: one.median for key, one in savings.items()}
     if not medians:
-        return claims.not_run("dms-saving", costs.NOT_OFFERED)
+        return claims.not_run("dms-saving", mode_costs.NOT_OFFERED)
     least, most = min(medians.values()), max(medians.values())
     ours = (
         f"{least * clock.per_ns:.0f} to {most * clock.per_ns:.0f} clocks of the time-stamp counter "
@@ -287,16 +288,16 @@ def claim_saving_timed(found: Times, clock: Clock) -> Claim:
     return clock.judge("dms-saving", ours, values, note, tuple(savings.values()))
 
 
-def claim_trap_overhead(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
+def claim_trap_overhead(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> Claim:
     """The worst of all calls and of all states in which the mechanism is there."""
     states = ("trap-loaded", "trap-present", "trap-back")
     grown = {
-        key: cost.least / calls[key.by(costs.ABSENT)].least - 1
+        key: cost.least / calls[key.by(mode_costs.ABSENT)].least - 1
         for key, cost in calls.items()
-        if key.mechanism in states and key.by(costs.ABSENT) in calls
+        if key.mechanism in states and key.by(mode_costs.ABSENT) in calls
     }
     if not grown:
-        return claims.not_run("dms-trap-overhead", costs.NOT_OFFERED)
+        return claims.not_run("dms-trap-overhead", mode_costs.NOT_OFFERED)
     worst = max(grown, key=grown.__getitem__)
     getpid = max(value for key, value in grown.items() if key.call == "getpid")
     ours = (
@@ -315,10 +316,11 @@ def claim_trap_overhead_timed(found: Times, clock: Clock) -> Claim:
         key: fit.summary(list(values.values())).median / fit.summary(list(absent.values())).median
         - 1
         for key, values in found.items()
-        if key[2] == costs.BACK and (absent := found.get((key[0], key[1], costs.ABSENT), {}))
+        if key[2] == mode_costs.BACK
+        and (absent := found.get((key[0], key[1], mode_costs.ABSENT), {}))
     }
     if not grown:
-        return claims.not_run("dms-trap-overhead", costs.NOT_OFFERED)
+        return claims.not_run("dms-trap-overhead", mode_costs.NOT_OFFERED)
     worst = max(grown, key=grown.__getitem__)
     ours = f"{grown[worst]:+.1%} at the most ({worst[0]}, {worst[1]}), after coming back from it"
     if grown[worst] > claims.limit("dms-trap-overhead") and not clock.emulated:
@@ -329,13 +331,13 @@ def claim_trap_overhead_timed(found: Times, clock: Clock) -> Claim:
     return clock.judge("dms-trap-overhead", ours, {"growth": grown[worst]})
 
 
-def claim_static(calls: Mapping[costs.Key, costs.Cost]) -> Claim:
+def claim_static(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> Claim:
     shorter = {
         key: 1 - cost.least / calls[key.linked("dynamic")].least
         for key, cost in calls.items()
         if key.form == "static"
-        and key.call in costs.PAPER_CALLS
-        and key.mechanism in (costs.ABSENT, costs.SUPERVISOR)
+        and key.call in mode_costs.PAPER_CALLS
+        and key.mechanism in (mode_costs.ABSENT, mode_costs.SUPERVISOR)
         and key.linked("dynamic") in calls
     }
     least, most = min(shorter.values()), max(shorter.values())

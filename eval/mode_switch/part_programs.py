@@ -23,7 +23,7 @@ from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, tool
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
-from trapless.stock import programs
+from trapless.stock import real_programs
 from trapless.vm.lab import LabConfig
 
 LONG = frozenset({"node", "python3", "git"})
@@ -252,7 +252,7 @@ def guest_script(chosen: Sequence[Program], repeats: int, kind: str, after: str)
 
 def collect(run: Collection) -> None:
     """Run the programs, counted, on one CPU."""
-    root = programs.unpacked(run.progress)
+    root = real_programs.unpacked(run.progress)
     config = LabConfig(
         kernel=run.kernel,
         cpus=1,

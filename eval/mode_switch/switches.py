@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eval.mode_switch import costs
+from eval.mode_switch import mode_costs
 from trapless.experiments import repetition
 from trapless.experiments.collection import Row
 from trapless.report.figures import Figure, Table, bars
@@ -63,7 +63,7 @@ def claims_of(rows: Sequence[Row], getpid: float) -> tuple[Claim, Claim]:
 def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
     requests = switch_costs(rows)
     if not {(mode, "self") for mode in MODES} <= requests.keys():
-        return claims.not_run("dms-switch", costs.NOT_OFFERED)
+        return claims.not_run("dms-switch", mode_costs.NOT_OFFERED)
     to, back = (min(requests[mode, "self"]) for mode in MODES)
     nothing = min(requests["none", "self"])
     ours = f"{to:,} and {back:,} instructions, a getpid {getpid:.0f}"
@@ -80,7 +80,7 @@ def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
 def claim_delay(rows: Sequence[Row]) -> Claim:
     histograms = delays(rows)
     if not histograms:
-        return claims.not_run("dms-delay", costs.NOT_OFFERED)
+        return claims.not_run("dms-delay", mode_costs.NOT_OFFERED)
     worst = max(max(counts) for counts in histograms.values())
     late = sum(n for counts in histograms.values() for delay, n in counts.items() if delay)
     switches = sum(n for counts in histograms.values() for n in counts.values())
@@ -105,12 +105,12 @@ def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:
 
 
 def figures(
-    rows: Sequence[Row], calls: Mapping[costs.Key, costs.Cost]
+    rows: Sequence[Row], calls: Mapping[mode_costs.Key, mode_costs.Cost]
 ) -> tuple[Figure | Table, ...]:
     requests = switch_costs(rows)
     if not requests:
         return ()
-    trap = calls[costs.Key("getpid", "static", costs.ABSENT)]
+    trap = calls[mode_costs.Key("getpid", "static", mode_costs.ABSENT)]
     groups = {
         mode: {side: float(min(requests[mode, side])) for side in SIDES if (mode, side) in requests}
         for mode in MODES

@@ -20,7 +20,7 @@ struct workload {
 	const char *why;	/* then: what is in the way */
 };
 
-/* calls.c: what calls cost in each mode (Fig. 7), and how often they change the mode. */
+/* switched_calls.c: what calls cost in each mode (Fig. 7), and how often they change the mode. */
 void calls_count(const struct workload *workload);	/* one mode after the other */
 void calls_measure(const struct workload *workload);	/* modes in random order */
 void calls_events(const struct workload *workload);

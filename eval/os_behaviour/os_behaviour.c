@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "announce.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 
 #define NOTHING 0u		/* the setting while no load is on */

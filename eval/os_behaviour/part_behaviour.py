@@ -3,7 +3,7 @@
 memory.
 
 This file owns the loads, their length, and how a guest is observed. observation.py samples,
-analysis.py judges, tables.py draws; eval/tools/loads/loads.py defines the loads.
+analysis.py judges, paper_tables.py draws; eval/tools/loads/loads.py defines the loads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from eval.os_behaviour import analysis, observation, spec, tables
+from eval.os_behaviour import analysis, observation, paper_tables, spec
 from eval.tools.loads import loads
 from eval.tools.loads.loads import Load
 from eval.tools.modes import modes
@@ -30,7 +30,7 @@ from trapless.experiments.observer import Observed, run_beside
 from trapless.peek.errors import PeekError
 from trapless.peek.sampling.recording import Recording
 from trapless.results.result_file import Metric
-from trapless.stock import programs
+from trapless.stock import real_programs
 from trapless.vm import qemu
 from trapless.vm.lab import LabConfig
 
@@ -77,7 +77,7 @@ def collect(run: Collection) -> None:
     """One guest, one load after the other."""
     timed = timed_loads(run.quick)
     shutil.rmtree(run.directory / RECORDING, ignore_errors=True)
-    root = programs.unpacked(run.progress)
+    root = real_programs.unpacked(run.progress)
     with tempfile.TemporaryDirectory(prefix="trapless-loads-") as folder:
         port = free_port()
         config = LabConfig(
@@ -199,4 +199,4 @@ def analyse(raw: Raw) -> Findings:
     return Findings(metrics, tuple(analysis.claims_of(results, machine)))
 
 
-figures = tables.figures
+figures = paper_tables.figures

@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from eval.parallel import spec
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock, ratio_metric
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk
 from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.timed_rows import Clock, ratio_metric
 from trapless.report.figures import Figure, Mark, Series, Table, lines
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric

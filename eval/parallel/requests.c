@@ -13,8 +13,8 @@
 #include "measure.h"
 #include "requests.h"
 #include "traps.h"
-#include "uring.h"
-#include "waiting.h"
+#include "workload_uring.h"
+#include "requester_wait.h"
 
 #define PAGE 4096u
 

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "workload_clock.h"
 #include "crew.h"
 #include "measure.h"
 #include "slow_read.h"

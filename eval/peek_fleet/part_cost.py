@@ -2,7 +2,7 @@
 """Measures the daemon that observes one real guest, then many simulated ones.
 
 Owns the guest, the simulated machines that are made of its memory, the metrics and the table.
-observer.py has the daemon.
+measured_daemon.py has the daemon.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from eval.peek_fleet import spec
-from eval.peek_fleet.observer import Daemon, Usage, daemon
+from eval.peek_fleet.measured_daemon import Daemon, Usage, daemon
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.observer import shared_folder

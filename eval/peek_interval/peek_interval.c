@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "announce.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 
 #define PAGE ANNOUNCE_PAGE

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "announce.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 #include "settings.h"
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "announce.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "hits.h"
 #include "measure.h"
 #include "worked.h"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Judges what a machine loses to probes, and to probes and reads (Table 5 of the paper).
 
-This file owns the published figures and the verdict. counts.py counts instructions, reading.py
-measures time.
+This file owns the published figures and the verdict. probe_counts.py counts instructions,
+reading.py measures time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eval.peek_overhead import counts, reading, workloads
+from eval.peek_overhead import probe_counts, reading, workloads
 from trapless.experiments import fit
 from trapless.experiments.collection import Collection
 from trapless.experiments.experiment import Findings, Raw
@@ -27,17 +27,17 @@ ROUNDS_MIN = 6
 
 
 def collect(run: Collection) -> None:
-    counts.collect(run)
+    probe_counts.collect(run)
     reading.collect(run)
 
 
 def analyse(raw: Raw) -> Findings:
-    metrics = {**counts.metrics_of(raw.rows), **reading.metrics_of(raw.rows)}
+    metrics = {**probe_counts.metrics_of(raw.rows), **reading.metrics_of(raw.rows)}
     return Findings(metrics, (claim(raw),))
 
 
 def claim(raw: Raw) -> Claim:
-    costs, slower = counts.costs(raw.rows), reading.slowdowns(raw.rows)
+    costs, slower = probe_counts.costs(raw.rows), reading.slowdowns(raw.rows)
     probes = {load: costs[load, "both"] for load in workloads.LOADS}
     reads = {load: fit.confidence(slower[load, "reads"]) for load in workloads.LOADS}
     dear = [load for load, cost in probes.items() if cost.share > PUBLISHED["both"][load]]
@@ -69,7 +69,7 @@ def claim(raw: Raw) -> Claim:
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
     return (
-        counts.loads_table(raw.rows, PUBLISHED["both"]),
-        counts.steps_table(raw.rows),
+        probe_counts.loads_table(raw.rows, PUBLISHED["both"]),
+        probe_counts.steps_table(raw.rows),
         reading.table(raw.rows, PUBLISHED),
     )

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from eval.peek_overhead import spec
 from trapless.experiments import fit
-from trapless.experiments.clocks import paired, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row
 from trapless.experiments.experiment import Findings, Raw, program
+from trapless.experiments.timed_rows import paired, ratio_metric
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
 from trapless.vm.lab import LabConfig

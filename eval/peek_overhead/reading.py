@@ -15,9 +15,9 @@ from eval.peek_overhead import part_bandwidth as bandwidth
 from eval.peek_overhead import spec, workloads
 from eval.tools.modes import modes
 from trapless.experiments import fit
-from trapless.experiments.clocks import ratio_metric
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.observer import Observed, pin_emulator, run_beside
+from trapless.experiments.timed_rows import ratio_metric
 from trapless.peek.emulator import emulator_of
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import FileMemory
@@ -27,7 +27,7 @@ from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.sampling.sampling_plan import Plan
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
-from trapless.stock import programs
+from trapless.stock import real_programs
 
 SETTINGS = {"both": "probes", "reads": "probes and reads each 100 µs"}
 INTERVAL_NS = 100_000
@@ -41,7 +41,7 @@ TAKEN_MIN = 0.5
 
 
 def collect(run: Collection) -> None:
-    root = programs.unpacked(run.progress)
+    root = real_programs.unpacked(run.progress)
     options = ["--kind", "measured", "--settings", ",".join(["none", *SETTINGS])]
     options += ["--repeats", str(run.chosen(spec.READ_REPEATS))]
     options += ["--settle-ms", str(QUICK_SETTLE_MS if run.quick else SETTLE_MS)]

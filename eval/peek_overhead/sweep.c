@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "announce.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 #include "settings.h"
 #include "source.h"

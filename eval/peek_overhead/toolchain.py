@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Packs make and a C compiler, with all files that they open, for a guest's memory.
 
-This file owns the choice of files, which are those of trapless/stock/programs.py; why they come
-along, and how, is trapless/stock/archive.py's business. Enough to compile, not to link.
+This file owns the choice of files, which are those of trapless/stock/real_programs.py; why they
+come along, and how, is trapless/stock/program_archive.py's business. Enough to compile, not to
+link.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from trapless.stock import archive
+from trapless.stock import program_archive
 
 COMPILER = "usr/lib/gcc/x86_64-linux-gnu/12"
 PROGRAMS = (
@@ -39,4 +40,4 @@ PREPARE = (
 
 def pack(root: Path, folder: Path) -> Path:
     """The archive, in `folder`, from a root of programs."""
-    return archive.pack(root, folder / ARCHIVE, PROGRAMS, HEADERS)
+    return program_archive.pack(root, folder / ARCHIVE, PROGRAMS, HEADERS)

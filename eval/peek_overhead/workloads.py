@@ -15,7 +15,7 @@ from pathlib import Path
 from eval.peek_overhead import toolchain
 from eval.tools.loads import loads
 from eval.tools.modes import modes
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.vm.lab import LabConfig
 
 LOADS = ("qsort", "make", "httpd")
@@ -48,7 +48,7 @@ class Sizes:
 
 def program(name: str) -> Path:
     """A program of this experiment, as make builds it."""
-    return programs.find(f"eval/peek_overhead/{name}")
+    return built_programs.find(f"eval/peek_overhead/{name}")
 
 
 def ask(requests: int) -> str:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The mechanisms and subjects that experiment programs compares: mechanisms are opened once, and
- * each subject is a row of functions. It owns the types. chains.c, loops.c and burst.c have the
- * subjects, mechanisms.c opens and closes, programs.c measures.
+ * each subject is a row of functions. It owns the types. chains.c, endless_loops.c and burst.c have
+ * the subjects, bench.c opens and closes, programs.c measures.
  */
 #ifndef EVAL_BENCH_H
 #define EVAL_BENCH_H

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 
 #define SETTLE_MS 3	/* until every worker sleeps */

@@ -15,7 +15,7 @@
 #include "bench.h"
 #include "measure.h"
 #include "traps.h"
-#include "uring.h"
+#include "workload_uring.h"
 
 #define SIZE_LEAST 200u		/* bytes */
 

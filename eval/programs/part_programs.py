@@ -17,11 +17,11 @@ from pathlib import Path
 from eval.programs import spec
 from eval.tools.trees.trees import STOCK, UNZEROED, UNZEROED_APPEND
 from trapless.experiments import fit, repetition
-from trapless.experiments.clocks import Clock, ratio_metric
 from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk, modules
 from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.timed_rows import Clock, ratio_metric
 from trapless.report.figures import Figure, Mark, Table, lines
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
 #include "options.h"
 

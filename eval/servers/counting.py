@@ -14,15 +14,15 @@ from pathlib import Path
 
 from eval.servers import shapes, spec
 from eval.servers.shapes import OUTPUT, Shape
-from eval.servers.unmodified.server import Server
+from eval.servers.unmodified.server_description import Server
 from eval.servers.unmodified.web_servers import SITE
 from trapless.experiments.experiment import program
 from trapless.experiments.stat_runs import Run
 from trapless.stat import guest
 from trapless.stat.guest import Job
 from trapless.stat.labels import TURNS_MAX
-from trapless.stock import archive
-from trapless.stock.programs import Programs
+from trapless.stock import program_archive
+from trapless.stock.real_programs import Programs
 from trapless.vm.lab import LabConfig
 
 PROCESSORS = ("core-i7-9700k", "ryzen-5-3600")
@@ -71,7 +71,7 @@ def pack(root: Path, server: Server, folder: Path) -> Path:
         for path in (root / tree, *sorted((root / tree).rglob("*")))
         if path.is_dir()
     )
-    return archive.pack(root, folder / f"{server.name}.tar", server.programs, folders)
+    return program_archive.pack(root, folder / f"{server.name}.tar", server.programs, folders)
 
 
 def _job(server: Server, shape: Shape) -> Job:

@@ -3,7 +3,7 @@
 and would save, and what a batch could take away.
 
 This file owns the arithmetic; the terms of a prediction and all modelled clocks are those of
-`trapless stat` (trapless/stat/costs.py, report.py). tables.py owns words and digits.
+`trapless stat` (trapless/stat/costs.py, report.py). server_results.py owns words and digits.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from trapless.experiments import fit
 from trapless.experiments.collection import Row
 from trapless.experiments.fit import Interval
 from trapless.stat import costs
-from trapless.stat.report import Report, calls_apart, did_the_same
 from trapless.stat.run_counts import MODES, Loop, RunCounts
+from trapless.stat.run_report import Report, calls_apart, did_the_same
 
 NEAR = 0.2
 """How near a prediction has to be to the count."""

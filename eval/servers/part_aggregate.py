@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from eval.servers import counting, deferral, shapes
 from eval.servers.deferral import LOOSE, POLICIES, RULES, STRICT, Bound, Call, Costs
 from eval.servers.shapes import Shape, shape
-from eval.servers.unmodified import stores, subjects, web_servers
-from eval.servers.unmodified.server import Server
+from eval.servers.unmodified import key_stores, packaged_servers, web_servers
+from eval.servers.unmodified.server_description import Server
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.report.figures import Table
 from trapless.results.result_file import Metric
-from trapless.stock import programs
+from trapless.stock import real_programs
 from trapless.vm.lab import LabConfig
 
 STRACE = "usr/bin/strace"
@@ -84,7 +84,7 @@ END { show() }
 
 def servers() -> Iterator[tuple[Server, Shape]]:
     """Each server with each of its loads."""
-    for server in (web_servers.nginx(), stores.redis(), web_servers.haproxy()):
+    for server in (web_servers.nginx(), key_stores.redis(), web_servers.haproxy()):
         for name in LOADS[server.name]:
             yield server, shape(name, REQUESTS)
 
@@ -113,7 +113,9 @@ def script(server: Server, load: Shape) -> str:
 
 
 def collect(run: Collection) -> None:
-    root = programs.unpacked(run.progress, subjects.PACKAGES, (), subjects.ROOT)
+    root = real_programs.unpacked(
+        run.progress, packaged_servers.PACKAGES, (), packaged_servers.ROOT
+    )
     with guest_folder(run.directory) as folder:
         for server, load in servers():
             packed = counting.pack(root.root, _traced(server), folder)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from eval.servers import spec
 from eval.servers.shapes import FEATURES, Shape, Talk, content, shape
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.experiments import fit
-from trapless.experiments.clocks import Clock, paired, ratio_metric
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.here import disk
+from trapless.experiments.timed_rows import Clock, paired, ratio_metric
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
 from trapless.vm import guest_disk
@@ -128,9 +128,9 @@ def collect(run: Collection) -> None:
 
 def files(folder: Path, chosen: Sequence[Shape]) -> tuple[tuple[Path, str], ...]:
     """The files of the guest; the bodies are written into `folder`."""
-    given = [(programs.find(path), GUEST_PROGRAMS[name]) for name, path in SERVERS.items()]
-    given.append((programs.find("eval/servers/http/turns"), "/bin/turns"))
-    given.append((programs.find("eval/servers/load/load"), "/bin/load"))
+    given = [(built_programs.find(path), GUEST_PROGRAMS[name]) for name, path in SERVERS.items()]
+    given.append((built_programs.find("eval/servers/http/turns"), "/bin/turns"))
+    given.append((built_programs.find("eval/servers/load/load"), "/bin/load"))
     for bytes_ in sorted({load.bytes_ for load in chosen}):
         body = folder / f"http-{bytes_}"
         body.write_bytes(content(bytes_))

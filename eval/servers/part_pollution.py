@@ -16,20 +16,20 @@ from pathlib import Path
 
 from eval.servers import part_http, shapes
 from eval.servers.counting import AFTER, MEMORY, PROCESSORS, PUT_OFF, TIMEOUT_S, WARM
+from eval.servers.server_results import SHORT
 from eval.servers.shapes import Shape, shape
-from eval.servers.tables import SHORT
 from eval.servers.unmodified.web_servers import PORT, SITE, http
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, Row, guest_folder
 from trapless.experiments.experiment import Findings, Raw
 from trapless.experiments.stat_runs import Run
-from trapless.model.plan import Variant
+from trapless.model.model_plan import Variant
 from trapless.report.figures import Figure, Mark, Series, Table
 from trapless.results.result_file import Metric
 from trapless.stat.guest import Job
-from trapless.stat.report import MODES, Ends, Report
 from trapless.stat.run_counts import RunCounts
+from trapless.stat.run_report import MODES, Ends, Report
 from trapless.vm.lab import LabConfig
 
 SERVERS = ("scheduler", "epoll")
@@ -61,8 +61,8 @@ def runs(kernel: str, folder: Path) -> Iterator[Run]:
         for server in SERVERS:
             program = f"/bin/http-{server}"
             files = (
-                (programs.find(part_http.SERVERS[server]), program),
-                (programs.find("eval/servers/load/load"), shapes.LOAD),
+                (built_programs.find(part_http.SERVERS[server]), program),
+                (built_programs.find("eval/servers/load/load"), shapes.LOAD),
                 (body, f"{shapes.WORDS}/expect"),
             )
             config = LabConfig(

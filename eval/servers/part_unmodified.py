@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs unmodified servers by trap and in supervisor mode, and reports what each request costs.
 
-This file owns the steps; servers are subjects.py's, runs counting.py's, figures findings.py's and
-their words tables.py's.
+This file owns the steps; servers are packaged_servers.py's, runs counting.py's, figures
+findings.py's and their words server_results.py's.
 """
 
 from __future__ import annotations
 
-from eval.servers import counting, findings, tables
-from eval.servers.unmodified import subjects
+from eval.servers import counting, findings, server_results
+from eval.servers.unmodified import packaged_servers
 from trapless.experiments import stat_runs
 from trapless.experiments.collection import Collection, guest_folder
 from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Map, Table
-from trapless.stock import programs
+from trapless.stock import real_programs
 
 
 def collect(run: Collection) -> None:
-    root = programs.unpacked(run.progress, subjects.PACKAGES, (), subjects.ROOT)
-    chosen = subjects.servers(quick=run.quick)
+    root = real_programs.unpacked(
+        run.progress, packaged_servers.PACKAGES, (), packaged_servers.ROOT
+    )
+    chosen = packaged_servers.servers(quick=run.quick)
     with guest_folder(run.directory) as folder:
         wanted = counting.runs(run.kernel, root, folder, chosen, quick=run.quick)
         stat_runs.collect(run, tuple(wanted))
@@ -39,16 +41,16 @@ def collect(run: Collection) -> None:
 
 def analyse(raw: Raw) -> Findings:
     counted = findings.counted_of(raw.rows)
-    return Findings(tables.metrics(counted), tables.claims_of(counted))
+    return Findings(server_results.metrics(counted), server_results.claims_of(counted))
 
 
 def figures(raw: Raw) -> tuple[Figure | Map | Table, ...]:
     counted = findings.counted_of(raw.rows)
     return (
-        tables.savings(counted),
-        tables.held(counted),
-        *tables.far(counted),
-        tables.predictions(counted),
-        tables.events(counted),
-        *tables.modelled(counted),
+        server_results.savings(counted),
+        server_results.held(counted),
+        *server_results.far(counted),
+        server_results.predictions(counted),
+        server_results.events(counted),
+        *server_results.modelled(counted),
     )

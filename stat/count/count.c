@@ -4,7 +4,7 @@
  * what the processor and the kernel, or the kernel alone, counted in it and its children. It owns
  * the command line and the exit status: that of the command, or STAT_NOT_COUNTED.
  */
-#include "counters.h"
+#include "processor_counters.h"
 #include "stat_labels.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The loop in each of its builds: how this kernel, or another, protects indirect calls and returns.
- * The names are those of LOOPS in Makefile.inc and of trapless/estimate/machine.py.
+ * The names are those of LOOPS in Makefile.inc and of trapless/estimate/estimated_machine.py.
  */
 #ifndef ESTIMATE_LOOP_H
 #define ESTIMATE_LOOP_H

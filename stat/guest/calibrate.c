@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stat.h"
+#include "guest_stat.h"
 
 #define ROUNDS 3 /* the round with the fewest instructions counts */
 #define CHILDREN 4

@@ -10,7 +10,7 @@
 
 #include <trapless_model.h>
 
-#include "stat.h"
+#include "guest_stat.h"
 
 void stat_fail(const char *format, ...)
 {

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stat.h"
+#include "guest_stat.h"
 
 #define FOLDER "/run/trapless-stat"
 #define GROUP FOLDER "/program"

@@ -25,7 +25,7 @@
 
 #include <trapless_model.h>
 
-#include "stat.h"
+#include "guest_stat.h"
 
 #define STATUS_CANNOT_EXECUTE 126
 #define STATUS_NOT_FOUND 127

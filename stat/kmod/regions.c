@@ -6,7 +6,7 @@
  * the next region. While calls are told apart, each begins a region of its own. It also counts what
  * the ledger of crossings cannot see: processes begun and ended, programs executed, signals
  * delivered, page faults, requests for files of the machine that runs the guest, and calls in which
- * a thread left the processor. work.c owns calls that find work on their way out, program.c who
+ * a thread left the processor. work.c owns calls that find work on their way out, owner.c who
  * belongs to the program. The numbers in labels are those of stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
@@ -31,7 +31,7 @@
 
 #include <trapless_model.h>
 
-#include "program.h"
+#include "owner.h"
 #include "stat_labels.h"
 
 /* The owner of the processor's work. */

@@ -2,7 +2,7 @@
 /*
  * Counts calls of the program that find work to do on their way out, by a probe, and those whose
  * number no call has, by the tracepoint of each call's entry. Both cost instructions, so they are
- * never set while the program is counted. It owns both and their parameters; program.c says whose
+ * never set while the program is counted. It owns both and their parameters; owner.c says whose
  * work it is.
  */
 #include <linux/kprobes.h>
@@ -13,7 +13,7 @@
 #include <linux/tracepoint.h>
 #include <asm/unistd.h>
 
-#include "program.h"
+#include "owner.h"
 
 static bool watching;
 static unsigned long worked;

@@ -2,8 +2,8 @@
 """Which lines of the module and the library the tests reach: `make coverage`.
 
 Owns the run (the lab's programs and the library's unit tests, all on builds that count), the saved
-counts below build/coverage, and the report that is made from them. notes.py owns the formats.
-What is not reached is listed with the reason that reasons.txt gives for it.
+counts below build/coverage, and the report that is made from them. coverage_notes.py owns the
+formats. What is not reached is listed with the reason that reasons.txt gives for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.coverage import notes
+from tests.coverage import coverage_notes
 from tests.lab.runner import suite
 from tests.lab.runner.verdict import judge
 from tests.make import make
@@ -134,7 +134,7 @@ def save(module: Path, errors: Sequence[bytes]) -> None:
                 (folder / note.name).write_bytes(note.read_bytes())
     if not counters:
         raise TraplessError("the guest printed no counters")
-    notes.write_data(module, counters, BUILD / "kmod")
+    coverage_notes.write_data(module, counters, BUILD / "kmod")
 
 
 # ---- Analysing ----------------------------------------------------------------------------------

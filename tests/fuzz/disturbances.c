@@ -5,7 +5,7 @@
  * memory pressure, and what the watcher does for the program (fuzz.c): switching it to supervisor
  * mode and probes. Each may fail; nobody looks at the result.
  */
-#include "program.h"
+#include "fuzzed_program.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -2,8 +2,8 @@
 /*
  * The fuzzer in the guest: runs programs one after the other, each in a process of its own without
  * rights, watches what becomes of it, and keeps those that reached something new in the module. It
- * owns the order, the limits and the verdict on one program; mutate.c makes programs and program.c
- * runs them. tests/fuzz/fuzz.py starts it and reads its lines:
+ * owns the order, the limits and the verdict on one program; mutate.c makes programs and
+ * fuzzed_program.c runs them. tests/fuzz/fuzz.py starts it and reads its lines:
  *
  *   run HEX             this program is next
  *   new HEX             the last one reached something that none before it had reached

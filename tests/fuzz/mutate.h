@@ -6,7 +6,7 @@
 #ifndef TL_FUZZ_MUTATE_H
 #define TL_FUZZ_MUTATE_H
 
-#include "program.h"
+#include "fuzzed_program.h"
 
 #define CORPUS_MAX 4096
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the operations on /dev/trapless share: rings, memory that calls may write, and numbers and
- * arguments that come from a program's bytes. operations.c owns them; steps.c has the operations on
- * programs of calls.
+ * arguments that come from a program's bytes. operations.c owns them; fuzzed_steps.c has the
+ * operations on programs of calls.
  */
 #ifndef TL_FUZZ_OPERATIONS_H
 #define TL_FUZZ_OPERATIONS_H
 
-#include "program.h"
+#include "fuzzed_program.h"
 
 #include "ring.h"
 
@@ -25,7 +25,7 @@ uint64_t take_argument(struct script *script);
 /* Gives a request a number and arguments. Its state stays. */
 void request_fill(struct script *script, struct tl_request *request);
 
-/* steps.c */
+/* fuzzed_steps.c */
 void put_steps(struct script *script);
 void enter_program(struct script *script);
 void put_program(struct script *script);

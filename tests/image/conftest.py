@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.image.machine import Case
+from tests.image.booted_machine import Case
 from tests.make import ROOT, make
 from trapless.stock import kernels
 

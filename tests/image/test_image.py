@@ -12,8 +12,8 @@ import subprocess
 
 import pytest
 
+from tests.image.booted_machine import Case, Machine, Stick, digest
 from tests.image.conftest import OLDEST
-from tests.image.machine import Case, Machine, Stick, digest
 from tests.make import ROOT
 from trapless.base.console import Silent
 from trapless.experiments import fit, verify

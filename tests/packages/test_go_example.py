@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import trees
+from tests import random_trees
 from tests.make import make
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def du(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_for_go_counts_bytes_while_memory_is_collected(du, tmp_path):
-    files = trees.texts(tmp_path)
+    files = random_trees.texts(tmp_path)
     (tmp_path / "link").symlink_to("/absent")
     done = run(du, tmp_path, GOGC="1", GODEBUG="cgocheck=1")
     assert (done.returncode, done.stderr) == (0, "")

@@ -24,7 +24,7 @@ import pytest
 import libtrapless
 from libtrapless import Backend, Batch, Condition, Stat, Word, number
 from libtrapless.aio import AsyncBatch
-from tests import trees
+from tests import random_trees
 
 ROOT = Path(__file__).resolve().parents[2]
 BINDING = ROOT / "lib/bindings/python"
@@ -369,15 +369,17 @@ def test_the_first_program_runs():
 
 
 def test_wc_counts_as_wc_does_by_a_crossing_for_32_files(tmp_path):
-    files = trees.texts(tmp_path)
+    files = random_trees.texts(tmp_path)
     done = example("wc.py", tmp_path)
-    assert set(done.stdout.splitlines()) == trees.counted(files)
+    assert set(done.stdout.splitlines()) == random_trees.counted(files)
     assert done.stderr == f"100 files, 400 calls, {4 if IN_GUEST else 400} crossings\n"
 
 
 def test_cp_copies_a_tree_by_a_crossing_for_32_files(tmp_path):
     program = BINDING / "examples/cp.py"
-    said = trees.copied_by(["env", f"PYTHONPATH={BINDING}", sys.executable, program], tmp_path)
+    said = random_trees.copied_by(
+        ["env", f"PYTHONPATH={BINDING}", sys.executable, program], tmp_path
+    )
     # Of 12 empty files 5 each, of the long one 9, of any other 7.
     assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
 

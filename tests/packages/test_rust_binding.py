@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import trees
+from tests import random_trees
 
 ROOT = Path(__file__).resolve().parents[2]
 CRATE = ROOT / "lib/bindings/rust"
@@ -73,14 +73,14 @@ def test_the_first_program_runs(tested):
 
 
 def test_wc_counts_as_wc_does_by_a_crossing_for_32_files(tested, tmp_path):
-    files = trees.texts(tmp_path)
+    files = random_trees.texts(tmp_path)
     done = example("wc", tmp_path)
-    assert set(done.stdout.splitlines()) == trees.counted(files)
+    assert set(done.stdout.splitlines()) == random_trees.counted(files)
     assert done.stderr == f"100 files, 400 calls, {4 if IN_GUEST else 400} crossings\n"
 
 
 def test_cp_copies_a_tree_by_a_crossing_for_32_files(tested, tmp_path):
-    said = trees.copied_by([BUILT / "examples/cp"], tmp_path)
+    said = random_trees.copied_by([BUILT / "examples/cp"], tmp_path)
     # Of 12 empty files 5 each, of the long one 9, of any other 7.
     assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
 
@@ -98,7 +98,7 @@ def test_a_log_commits_many_records_at_once(tested, tmp_path):
 
 
 def test_tasks_of_an_executor_share_crossings(tested, tmp_path):
-    files = trees.texts(tmp_path)
+    files = random_trees.texts(tmp_path)
     done = example("executor", *files, "/absent")
     sizes = {f"{path.stat().st_size} {path}" for path in files}
     absent = "/absent: No such file or directory (os error 2)"

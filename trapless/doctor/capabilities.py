@@ -3,7 +3,7 @@
 
 Each function looks at one thing, changes nothing, and answers yes or no with what it saw. A no
 names the remedy, or says what works instead. This file owns the questions and their answers;
-report.py shows them.
+diagnosis.py shows them.
 """
 
 from __future__ import annotations

@@ -65,12 +65,12 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
     import tempfile
 
     from trapless.base.files import replace_file
-    from trapless.estimate import machine, sums, text
+    from trapless.estimate import estimate_text, estimated_machine, sums
     from trapless.estimate import placements as part
     from trapless.results import estimate_file
 
     chosen = _cpu(cpu)
-    before = machine.describe(chosen)
+    before = estimated_machine.describe(chosen)
     with ConsoleProgress() as progress:
         readings = part.run(
             placements,
@@ -81,13 +81,13 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
             progress,
         )
     made = sums.make(readings, before.loop)
-    data = text.as_json(made, before)
+    data = estimate_text.as_json(made, before)
     estimate_file.save(data)
     figures = json.dumps(data, indent=1) + "\n"
     if str(json_file) == "-":
         sys.stdout.write(figures)
         return
-    click.echo("\n".join(text.lines(made, before)))
+    click.echo("\n".join(estimate_text.lines(made, before)))
     if json_file is not None:
         replace_file(json_file, figures)
 

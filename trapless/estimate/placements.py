@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import Progress, TraplessError
 
 BUILT = "stat/trapless-estimate"
@@ -70,7 +70,7 @@ def run(
     count: int, seconds: float, loop: str, cpu: int, folder: Path, progress: Progress
 ) -> list[Reading]:
     """`count` processes one after another, each of about `seconds`."""
-    program = programs.find(BUILT)
+    program = built_programs.find(BUILT)
     readings = []
     progress.step(f"measuring on CPU {cpu}, in {count} processes")
     for number in range(count):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trapless.base.console import TraplessError
-from trapless.estimate.machine import LOOPS
+from trapless.estimate.estimated_machine import LOOPS
 from trapless.estimate.placements import Reading
 
 HALVES_DIFFER_MAX = 0.05

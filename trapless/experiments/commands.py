@@ -100,7 +100,7 @@ def evaluate(
     _refuse(of_vms if here else of_here, here)
     with ConsoleProgress() as progress:
         if here:
-            from trapless.experiments.here import run as own
+            from trapless.experiments.here import own_run as own
 
             wishes = own.Wishes(
                 names, quick or least, out, module, not no_supervisor, yes, not no_report, least
@@ -196,15 +196,15 @@ def report(
             f"{pack}: {count} results, {size:,} bytes; check: trapless report --verify {pack}"
         )
         return
-    from trapless.experiments import report as part
-    from trapless.report import citations, kernels, saved_page
+    from trapless.experiments import report_files as part
+    from trapless.report import citations, kernel_comparison, saved_page
     from trapless.report import readme as readme_part
 
     with ConsoleProgress() as progress:
         content = part.write(directory, progress)
         reports = [content, *(part.read(other, progress) for other in others)]
         if others:
-            kernels.write(reports)
+            kernel_comparison.write(reports)
         if readme is not None:
             for one in reports:
                 saved_page.write(one, readme.parent)

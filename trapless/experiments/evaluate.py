@@ -2,7 +2,7 @@
 """The `evaluate` command: builds the workloads, then collects, analyses and reports.
 
 This file owns the order of the steps, and lets the other experiments run when one fails. The steps
-work on saved files; experiment.py and report.py have them.
+work on saved files; experiment.py and report_files.py have them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
-from trapless.experiments import experiment, report, side_by_side
+from trapless.experiments import experiment, report_files, side_by_side
 from trapless.experiments.collection import LeftOutError, Place
 from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
@@ -77,14 +77,14 @@ def run(
         progress.note(announcement(specs, quick, kernel))
     make_writable(out)
     kernels.resolve(kernel, progress)
-    programs.build(progress)
+    built_programs.build(progress)
     choices = _Choices(quick, kernel, out, progress, scheduler)
     failed = (
         _beside(specs, jobs, choices)
         if jobs > 1 and len(specs) > 1
         else _one_by_one(specs, choices)
     )
-    return Outcome(tuple(failed), report.write(out, progress) if reported else None)
+    return Outcome(tuple(failed), report_files.write(out, progress) if reported else None)
 
 
 def run_at(
@@ -100,7 +100,7 @@ def run_at(
     """Run experiments one after another on a machine's own kernel; see here/run.py. Without `page`
     the report is text alone."""
     failed = _one_by_one(specs, _Choices(quick, os.uname().release, out, progress, None, place))
-    written = report.write(out, progress, page=page) if reported else None
+    written = report_files.write(out, progress, page=page) if reported else None
     return Outcome(tuple(failed), written)
 
 

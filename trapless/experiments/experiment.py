@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trapless.base import json_text, programs
+from trapless.base import built_programs, json_text
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import Collection, Place, Row, anonymous
@@ -334,4 +334,4 @@ def tool(name: str) -> Path:
 
 def program(path: str) -> Path:
     """A program of eval/ by its path there, as make builds it."""
-    return programs.find(f"eval/{path}")
+    return built_programs.find(f"eval/{path}")

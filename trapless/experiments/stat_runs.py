@@ -18,7 +18,7 @@ from trapless.base.paths import repo_root
 from trapless.experiments.collection import Collection, Row, boot_key
 from trapless.experiments.fleet import fleet
 from trapless.experiments.fleet.fleet import Vm
-from trapless.model import plugin
+from trapless.model import plugin_choice
 from trapless.stat import guest, run_counts
 from trapless.stat.guest import Job
 from trapless.stock import kbuild
@@ -59,7 +59,7 @@ class Run:
     def key(self) -> str:
         """A hash of what the counts depend on."""
         sources = sorted(kbuild.source_files(repo_root() / guest.SOURCES).items())
-        files = [plugin.file(qemu.binary()), guest.program(), *(path for _, path in sources)]
+        files = [plugin_choice.file(qemu.binary()), guest.program(), *(path for _, path in sources)]
         return boot_key(self.config, [*self.argv, self.modelled], files)
 
 

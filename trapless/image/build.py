@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import cache, programs
+from trapless.base import built_programs, cache
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
 from trapless.base.tools import interrupts_deferred
 from trapless.image import disc, runtime, system
-from trapless.image.station import order
+from trapless.image.station import boot_order
 from trapless.stock import kbuild, kernels
 from trapless.stock.kernel import Kernel
 
@@ -50,7 +50,7 @@ def make(out: Path, kernel_name: str, words: str, progress: Progress) -> Image:
     modules = [kbuild.module_for(kernel, progress)]
     for folder_name, name in OF_EXPERIMENTS:
         modules.append(kbuild.module_for(kernel, progress, repo_root() / folder_name, name))
-    programs.build(progress)
+    built_programs.build(progress)
     python = runtime.unpacked(progress).root
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
     try:
@@ -106,7 +106,7 @@ def _umask() -> int:
 def _check(out: Path, words: str) -> None:
     if any(sign in words for sign in "\n\"'\\$`;{}"):
         raise TraplessError(f"words for the kernel are plain words, not {words!r}", status=2)
-    if complaints := order.parse(words).complaints:
+    if complaints := boot_order.parse(words).complaints:
         raise TraplessError(f"--append {'; '.join(complaints)}", status=2)
     if out.is_block_device():
         raise TraplessError(

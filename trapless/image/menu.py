@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The boot menu of the image, in the language of GRUB.
 
-Each entry becomes words of the kernel's command line, which station/order.py reads. Two entries are
-switches: they change a variable and show the menu again. GRUB itself takes the keys c, e and v.
-Words that are given when the image is made choose an entry in advance, and how the switches stand.
+Each entry becomes words of the kernel's command line, which station/boot_order.py reads. Two
+entries are switches: they change a variable and show the menu again. GRUB itself takes the keys c,
+e and v. Words that are given when the image is made choose an entry in advance, and how the
+switches stand.
 """
 
 from __future__ import annotations
 
-from trapless.image.station import order
+from trapless.image.station import boot_order
 
 KERNEL, INITRD = "/boot/vmlinuz", "/boot/initrd.img"
 
@@ -73,7 +74,7 @@ def text(mark: str, release: str, initrd_bytes: int, words: str = "") -> str:
     """The menu of the image with this mark; `words` are added for the kernel in every entry, but
     for those that the menu itself gives: they are what it begins with."""
     given = words.split()
-    entry = order.parse(words).run if any(word.startswith(f"{RUN}=") for word in given) else ""
+    entry = boot_order.parse(words).run if any(word.startswith(f"{RUN}=") for word in given) else ""
     of_menu = (f"{RUN}=", f"{SUPERVISOR}=", MITIGATIONS_OFF)
     rest = [word for word in given if not word.startswith(of_menu)]
     return TEMPLATE.format(
@@ -85,6 +86,6 @@ def text(mark: str, release: str, initrd_bytes: int, words: str = "") -> str:
         console=" ".join([CONSOLE, *rest]),
         entry=entry,
         seconds=START_S if entry else -1,
-        supervisor=order.parse(words).supervisor,
+        supervisor=boot_order.parse(words).supervisor,
         mitigations="off" if MITIGATIONS_OFF in given else "on",
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
-from trapless.stock import archive, programs
+from trapless.stock import program_archive, real_programs
 from trapless.vm.initramfs import Initramfs
 
 PACKAGES = (
@@ -42,9 +42,9 @@ for number, line in enumerate(sys.stdin):
 """
 
 
-def unpacked(progress: Progress) -> programs.Programs:
+def unpacked(progress: Progress) -> real_programs.Programs:
     """The packages, from the cache or fetched."""
-    return programs.unpacked(progress, PACKAGES, (), NAME)
+    return real_programs.unpacked(progress, PACKAGES, (), NAME)
 
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:
@@ -100,6 +100,6 @@ def add_compiled(tree: Initramfs, root: Path, scratch: Path, progress: Progress)
 
 def _python(root: Path, *arguments: str) -> Sequence[str]:
     """The command that runs the image's Python on this machine, whatever its own libraries are."""
-    loader = archive.inside(root, archive.LOADER)
-    libraries = ":".join(str(root / folder) for folder in archive.LIBRARIES)
+    loader = program_archive.inside(root, program_archive.LOADER)
+    libraries = ":".join(str(root / folder) for folder in program_archive.LIBRARIES)
     return [str(loader), "--library-path", libraries, str(root / PROGRAM), "-S", *arguments]

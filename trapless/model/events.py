@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from trapless.base.console import TraplessError
 from trapless.model import processors
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.model.rows import Recording, Row
 
 MODES = ("user", "kernel")

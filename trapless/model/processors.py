@@ -7,8 +7,8 @@ instruction and a trap cost (`costs`), and system calls as somebody measured the
 leaves out what nobody published. `like` names a file whose fields hold wherever this one has none.
 
 Each figure has a `source`, or `assumed` with the reason where nobody published it; the reader
-refuses a file whose figures have neither. What one run simulates is in plan.py, the arithmetic on
-these figures in clocks.py and trap_clocks.py.
+refuses a file whose figures have neither. What one run simulates is in model_plan.py, the
+arithmetic on these figures in clocks.py and trap_clocks.py.
 """
 
 from __future__ import annotations

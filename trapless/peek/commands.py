@@ -213,8 +213,8 @@ def record(
     if monitor is not None and stacks is None:
         raise click.UsageError("--monitor is for the stacks of --stacks N")
     from trapless.peek.sampling import record as part
+    from trapless.peek.stacks.stack_watch import StackWatch
     from trapless.peek.stacks.stops import opened
-    from trapless.peek.stacks.watch import StackWatch
 
     with opened(monitor):
         pass  # a socket that is not there is said before anything is recorded

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from trapless.base.console import TraplessError
-from trapless.report import kernels, plot, summary, tables
+from trapless.report import kernel_comparison, plot, summary, tables
 from trapless.report.document import Report
 from trapless.report.figures import Figure, Map
 from trapless.results import estimate_file
@@ -94,9 +94,11 @@ def _estimate(report: Report, folder: str) -> list[str]:
 
 def _kernels(report: Report, folder: str) -> str:
     """A link to the comparison with other kernels, if somebody has made one."""
-    if not (report.directory / kernels.NAME).exists():
+    if not (report.directory / kernel_comparison.NAME).exists():
         return ""
-    return f" Other kernels beside it: [{kernels.NAME}]({folder}/{kernels.NAME})."
+    return (
+        f" Other kernels beside it: [{kernel_comparison.NAME}]({folder}/{kernel_comparison.NAME})."
+    )
 
 
 def _map(report: Report, folder: str) -> list[str]:

@@ -2,7 +2,7 @@
 """What each system call of a run costs, and what each mechanism would take away from it.
 
 This file owns the arithmetic of `trapless stat --calls`, and which calls a filter of `-e` means.
-text.py owns the table.
+stat_text.py owns the table.
 
 To tell calls apart costs instructions, the same for each call. A loop of the calibration is counted
 both ways, and the difference is taken off.

@@ -194,16 +194,16 @@ def _check_calls(options: Mapping[str, object]) -> None:
 
 
 def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> int:
-    from trapless.stat import host, text
+    from trapless.stat import host, stat_text
 
     counts = host.run(command, software=software)
-    click.echo("\n".join(["", *text.counters(command, counts.events)]), err=True)
+    click.echo("\n".join(["", *stat_text.counters(command, counts.events)]), err=True)
     _write(json_file, {"status": counts.status, "events": dict(counts.events)})
     return counts.status
 
 
 def _in_lab(command: tuple[str, ...], json_file: Path | None, options: dict[str, object]) -> int:
-    from trapless.stat import by_call, session, text
+    from trapless.stat import by_call, session, stat_text
 
     names = by_call.all_names()
     chosen = by_call.choose(_texts(options["filters"]), names)
@@ -211,9 +211,9 @@ def _in_lab(command: tuple[str, ...], json_file: Path | None, options: dict[str,
         report = session.run(command, options, progress)
     if options["calls"]:
         hidden = frozenset(names) - chosen
-        lines = text.call_lines(report, command, hidden)
+        lines = stat_text.call_lines(report, command, hidden)
     else:
-        lines = text.lines(report, command)
+        lines = stat_text.lines(report, command)
     click.echo("\n".join(["", *lines]), err=True)
     _write(json_file, report.as_json())
     return report.counts.status

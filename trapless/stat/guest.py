@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import repo_root
-from trapless.model import plugin
+from trapless.model import plugin_choice
 from trapless.stat import run_counts
 from trapless.stat.labels import NOT_COUNTED
 from trapless.stat.run_counts import RunCounts
@@ -92,7 +92,7 @@ def argv(job: Job) -> list[str]:
 
 def program() -> Path:
     """The guest's program; a TraplessError says how it is built."""
-    return programs.find(BUILT)
+    return built_programs.find(BUILT)
 
 
 def config(base: LabConfig, progress: Progress) -> LabConfig:
@@ -104,7 +104,7 @@ def config(base: LabConfig, progress: Progress) -> LabConfig:
         cpus=1,
         icount=True,
         module_parameters=f"supervisor=1 {base.module_parameters}".strip(),
-        append=f"{plugin.KERNEL_WORDS} {base.append}".strip(),
+        append=f"{plugin_choice.KERNEL_WORDS} {base.append}".strip(),
         files=(*base.files, (program(), PROGRAM), (module, MODULE)),
     )
 
@@ -128,7 +128,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as name:
         plan, rows = Path(name, "config"), Path(name, "rows")
         run_counts.plan_of(tuple(processors)).write(plan, qemu.parse_size(base.memory))
-        prepared = replace(config(base, progress), plugins=(plugin.argument(plan, rows),))
+        prepared = replace(config(base, progress), plugins=(plugin_choice.argument(plan, rows),))
         result = lab.run(prepared, argv(job), stream=stream, sink=sink, progress=progress)
         try:
             counts = run_counts.read(rows, result.release, tuple(processors), told_apart=job.calls)

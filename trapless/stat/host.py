@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import TraplessError
 from trapless.model import events, rows
 from trapless.stat.labels import NOT_COUNTED
@@ -35,7 +35,7 @@ def run(argv: Sequence[str], *, software: bool = False) -> HostCounts:
 
     `software`: only what the kernel counts, for which no counters of the processor are needed.
     """
-    counter = [str(programs.find(BUILT)), *(["--software"] if software else [])]
+    counter = [str(built_programs.find(BUILT)), *(["--software"] if software else [])]
     _refuse_where_nothing_counts(counter, software)
     with tempfile.TemporaryDirectory(prefix="trapless-stat-") as folder:
         path = Path(folder) / "rows"

@@ -17,7 +17,7 @@ from typing import Any
 from trapless.abi import Demotion
 from trapless.base.console import TraplessError
 from trapless.model import rows
-from trapless.model.plan import Plan, Variant
+from trapless.model.model_plan import Plan, Variant
 from trapless.model.rows import Recording, Row
 from trapless.stat import labels
 from trapless.supervisor.control import Calls

@@ -18,8 +18,8 @@ from trapless.base.streams import write_bytes
 from trapless.model import processors
 from trapless.stat import guest
 from trapless.stat.guest import Job
-from trapless.stat.report import Report
 from trapless.stat.run_counts import RunCounts
+from trapless.stat.run_report import Report
 from trapless.vm import guest_tree
 from trapless.vm.lab import LabConfig
 

@@ -3,8 +3,8 @@
 
 The rows are those of include/uapi/linux/trapless_refusals.h, the one table that the module and the
 library are compiled with; they are read here as text. This file owns how rows are read and
-selected. The module decides which reasons apply; trapless/doctor/supervisor.py predicts it where
-no module is loaded.
+selected. The module decides which reasons apply; trapless/doctor/supervisor_offer.py predicts it
+where no module is loaded.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """The files inside a lab VM: init, busybox, the command with its libraries, modules.
 
 This file owns the choice of files, the lookup of the command on the host, and the records that tell
-the guest's init what to do (trapless/vm/guest/config.h). It starts nothing.
+the guest's init what to do (trapless/vm/guest/guest_config.h). It starts nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GUEST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INIT_SOURCES = Path(__file__).parent / "guest"
 USER_ID = 1000
 MODULE_FOLDER = "/trapless/modules"
-FILES_FOLDER = "/trapless/files"  # overlaid on the host's root; see guest/setup.c
+FILES_FOLDER = "/trapless/files"  # overlaid on the host's root; see guest/guest_setup.c
 SHEBANG_DEPTH_MAX = 4  # the kernel's own limit on interpreters of interpreters
 
 _ETC = {

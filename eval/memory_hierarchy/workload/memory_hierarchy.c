@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 
 #include "../kmod/evaluation.h"
-#include "events.h"
+#include "perf_events.h"
 #include "measure.h"
 #include <trapless_model.h>
 #include "orders.h"

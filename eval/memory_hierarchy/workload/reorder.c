@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "loads.h"
+#include "random_loads.h"
 #include "measure.h"
 #include <trapless_model.h>
 #include "round_time.h"

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../tools/crossings/probe.h"
+#include "../../tools/crossings/dispatch_probe.h"
 #include "measure.h"
 #include "mode.h"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from eval.servers.shapes import Talk, content
-from eval.servers.unmodified.server import Server
+from eval.servers.unmodified.server_description import Server
 
 DATA = "/tmp/data"
 

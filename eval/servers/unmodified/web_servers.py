@@ -7,7 +7,7 @@ This file owns their configuration. All deliver the same files.
 from __future__ import annotations
 
 from eval.servers.shapes import Talk, content
-from eval.servers.unmodified.server import Server, written
+from eval.servers.unmodified.server_description import Server, written
 
 PORT, BEHIND = 8080, 8081
 SITE = "/tmp/site"

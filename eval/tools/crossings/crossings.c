@@ -27,7 +27,7 @@
 
 #include "measure.h"
 #include "mode.h"
-#include "probe.h"
+#include "dispatch_probe.h"
 
 #define REPEATS_MAX 1000u
 #define SETTLE_NS 50000000	/* for the process that passes the output on */

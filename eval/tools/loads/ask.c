@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A load for a web server: asks for one file over many connections at once, a connection for each
- * request, as fast as replies come. Each reply is held against the file (reply.c).
+ * request, as fast as replies come. Each reply is held against the file (http_reply.c).
  *
  * A server that is not there yet is waited for; one that has gone ends the load. Connections that
  * fail meanwhile are counted and made again: a server under more load than it can serve drops some.
@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "workload_clock.h"
 #include "measure.h"
-#include "reply.h"
+#include "http_reply.h"
 
 #define CONNECTIONS_MAX 1024u
 #define REQUESTS_MAX 1000000000u

@@ -2,8 +2,9 @@
 """Describes loads for a guest in the programs' root: sorting, building a C project, serving files.
 
 This file owns the input, the preparation and the commands of each, as lines of the guest's shell;
-the programs behind them are beside this file and among the packages of trapless/stock/programs.py.
-What is measured meanwhile, and for how long, belongs to the experiments.
+the programs behind them are beside this file and among the packages of
+trapless/stock/real_programs.py. What is measured meanwhile, and for how long, belongs to the
+experiments.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.tools.modes.modes import BROUGHT
-from trapless.base import programs
-from trapless.stock.programs import SOURCE_FOLDER
+from trapless.base import built_programs
+from trapless.stock.real_programs import SOURCE_FOLDER
 
 SORT_BYTES = 40 << 20
 """As many bytes of floating-point numbers as the paper sorts."""
@@ -118,7 +119,7 @@ def served_file() -> bytes:
 
 def program(name: str) -> Path:
     """A program of eval/tools/loads, as make builds it."""
-    return programs.find(f"eval/tools/loads/{name}")
+    return built_programs.find(f"eval/tools/loads/{name}")
 
 
 def guest_files(folder: Path) -> tuple[tuple[Path, str], ...]:

@@ -4,7 +4,7 @@
  * says what each run cost and where its calls ended. Runs in the lab's guest.
  *
  * It owns the command line and the check of the clock that costs are taken from. Commands that
- * end are command.c's business, servers server.c's.
+ * end are mode_command.c's business, servers mode_server.c's.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "run.h"
+#include "workload_clock.h"
+#include "mode_run.h"
 
 #define REPEATS_MAX 1000u
 #define LIMIT_S 7200u

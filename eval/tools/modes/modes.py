@@ -3,7 +3,7 @@
 rows.
 
 The program beside this file makes the runs in the guest, inside the root of
-trapless/stock/programs.py. Which programs, and what their figures mean, is an experiment's
+trapless/stock/real_programs.py. Which programs, and what their figures mean, is an experiment's
 business.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from trapless.experiments.collection import Row
-from trapless.stock.programs import Programs
+from trapless.stock.real_programs import Programs
 from trapless.supervisor.control import Calls
 from trapless.vm.lab import LabConfig
 

@@ -4,7 +4,7 @@
  * over any number of its lives. Insert it before trapless.ko. A read of /dev/trapless_counters
  * gives the counters of all functions as 64-bit numbers, one function after the other in the order
  * of the symbols __gcov0.NAME in trapless.ko. It knows neither functions nor lines:
- * tests/coverage/notes.py does, from the compiler's notes.
+ * tests/coverage/coverage_notes.py does, from the compiler's notes.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>

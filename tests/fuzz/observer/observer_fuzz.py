@@ -141,7 +141,7 @@ def start_sampler(minutes: float, seed: int) -> subprocess.Popen[str]:
     clang = shutil.which("clang")
     if clang is None:
         raise TraplessError("clang is not installed, which has libFuzzer: apt-get install clang")
-    sources = [Path(__file__).with_name("sampler.c"), *map(ROOT.joinpath, SAMPLER)]
+    sources = [Path(__file__).with_name("fuzzed_sampler.c"), *map(ROOT.joinpath, SAMPLER)]
     argv = [clang, "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
     argv += ["-D_GNU_SOURCE", f"-I{ROOT}/sampler", "-o", str(WORK / "fuzz"), *map(str, sources)]
     built = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from trapless.cli import main
 from trapless.experiments import archive, evaluate  # noqa: F401  read before the first fork
-from trapless.experiments.here import machine
-from trapless.experiments.here import run as here  # noqa: F401
+from trapless.experiments.here import own_machine
+from trapless.experiments.here import own_run as here  # noqa: F401
 
 OURS = {"trapless", "brd", "ext4", "null_blk", "hierarchy", "array"}
 """Modules that experiments load."""
@@ -82,7 +82,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def steps(module: str) -> int:
-    machine.chosen(())  # reads the experiments
+    own_machine.chosen(())  # reads the experiments
     command = ("evaluate", "--here", "--least", "--no-report", "--module", module)
     status = ended(begin(*command, "--out", str(UNASKED)))
     say(f"without consent: {status}{' and a folder' if UNASKED.exists() else ''}")

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from eval.memory_hierarchy import cells, sweep, variants
+from eval.memory_hierarchy import cells, footprint_grid, variants
 from eval.memory_hierarchy import part_pairs as pairs
 from tests.lab.conftest import shown_progress
 from trapless.base.console import Silent
 from trapless.experiments import collection
 from trapless.experiments.fleet import grid
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.vm import lab, qemu
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -45,11 +45,11 @@ GUEST_S = 1200
 def collected(folder, scheduler=None, progress=None):
     """Three rows of footprints in two VMs, as a Parquet file's bytes."""
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
-    wanted = sweep.Sweep("small", cells.Axis(128), pairs.PAPER, "int", mains, 2)
+    wanted = footprint_grid.Sweep("small", cells.Axis(128), pairs.PAPER, "int", mains, 2)
     folder.mkdir(exist_ok=True)
     run = collection.Collection("grid", folder, True, lab.DEFAULT_KERNEL, progress or Silent())
     run.part, run.scheduler = "pairs", scheduler
-    made = sweep.grid_of(run, wanted, Plan.of(list(mains)))
+    made = footprint_grid.grid_of(run, wanted, Plan.of(list(mains)))
     argv = tuple(
         word.replace(f"--iterations {cells.ITERATIONS}", f"--iterations {ITERATIONS}")
         for word in made.argv

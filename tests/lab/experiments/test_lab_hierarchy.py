@@ -19,23 +19,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from eval.memory_hierarchy import cells, sweep, variants
+from eval.memory_hierarchy import cells, footprint_grid, variants
 from eval.memory_hierarchy import part_pairs as pairs
 from tests.lab.conftest import shown_progress
 from trapless.base.console import TraplessError
 from trapless.experiments import collection, experiment
 from trapless.experiments.fleet import grid
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 
 REFUSALS = "".join(
-    f"insmod {sweep.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
+    f"insmod {footprint_grid.GUEST_MODULE} bytes={size} 2>/dev/null && exit 9; "
     for size in ("0", "5", str(16 << 20))
 )
 TOO_LARGE = (
-    f"{sweep.GUEST_PROGRAM} --kernel 0:1024:1024 | "
+    f"{footprint_grid.GUEST_PROGRAM} --kernel 0:1024:1024 | "
     "grep -q 'less than 1048576 bytes: insert hierarchy.ko with bytes=1048576' || exit 8; "
 )
 """What the module and the program refuse, before and after the module is there."""
@@ -48,7 +48,7 @@ WAIT_S = 1800.0
 def wanted():
     """Footprints of 0, 128 and 256 KB, all orders, by the fast trap, in one VM."""
     mains = tuple(variants.main(name) for name in variants.PROCESSORS)
-    return sweep.Sweep("small", cells.Axis(128), pairs.PRODUCT, "fast", mains, 1)
+    return footprint_grid.Sweep("small", cells.Axis(128), pairs.PRODUCT, "fast", mains, 1)
 
 
 def run_grid(wanted, folder, progress, jitter="0"):
@@ -56,7 +56,7 @@ def run_grid(wanted, folder, progress, jitter="0"):
     program's words moves its stack."""
     run = collection.Collection("hierarchy", folder, True, lab.DEFAULT_KERNEL, progress)
     run.part = "pairs"
-    made = sweep.grid_of(run, wanted, Plan.of(list(wanted.variants)))
+    made = footprint_grid.grid_of(run, wanted, Plan.of(list(wanted.variants)))
     shell, option, script = made.argv
     insert, exec_, program = script.partition("exec ")
     script = f"{REFUSALS}{insert}true || exit; {TOO_LARGE}{exec_}{program} --jitter {jitter}"
@@ -132,7 +132,7 @@ def test_a_guest_that_wakes_late_counts_the_same(wanted, folder, tmp_path, pytes
 
 def test_every_region_passes_its_checks(found):
     assert found.orders == cells.ORDERS
-    checks = sweep.check(found, "small")
+    checks = footprint_grid.check(found, "small")
     assert len(checks) == 4 and all(row["made"] > 0 for row in checks)
 
 

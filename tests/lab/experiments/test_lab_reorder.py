@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pytest
 
+from eval.memory_hierarchy import footprint_grid, variants
 from eval.memory_hierarchy import part_reorder as reorder
 from eval.memory_hierarchy import reorder_tables as told
-from eval.memory_hierarchy import sweep, variants
 from tests.lab.conftest import shown_progress
 from trapless.experiments import experiment
-from trapless.model import plugin, rows
-from trapless.model.plan import Plan
+from trapless.model import plugin_choice, rows
+from trapless.model.model_plan import Plan
 from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 
@@ -37,16 +37,16 @@ def found(tmp_path_factory, pytestconfig):
     plan.write(folder / "config", 512 << 20)
     with shown_progress(pytestconfig) as progress:
         kernel = kernels.resolve(lab.DEFAULT_KERNEL, progress)
-        module = kbuild.module_for(kernel, progress, sweep.HERE, sweep.MODULE)
+        module = kbuild.module_for(kernel, progress, footprint_grid.HERE, footprint_grid.MODULE)
     program = experiment.workload("memory-hierarchy").with_name(reorder.PROGRAM)
-    insert = f"insmod {sweep.GUEST_MODULE} bytes={12 * 32 << 10}"
+    insert = f"insmod {footprint_grid.GUEST_MODULE} bytes={12 * 32 << 10}"
     done = lab.run(
         lab.LabConfig(
             icount=True,
-            memory=sweep.MEMORY,
-            append=sweep.KERNEL_WORDS,
-            files=((module, sweep.GUEST_MODULE), (program, f"/bin/{reorder.PROGRAM}")),
-            plugins=(plugin.argument(folder / "config", folder / "rows"),),
+            memory=footprint_grid.MEMORY,
+            append=footprint_grid.KERNEL_WORDS,
+            files=((module, footprint_grid.GUEST_MODULE), (program, f"/bin/{reorder.PROGRAM}")),
+            plugins=(plugin_choice.argument(folder / "config", folder / "rows"),),
         ),
         ("/bin/sh", "-c", " && ".join((insert, *RUNS))),
     )

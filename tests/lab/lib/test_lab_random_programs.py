@@ -2,7 +2,7 @@
 """Random programs of calls, made by the module, do what the reference says: each as a batch, and
 then by a worker.
 
-The unit test says so of plain calls. tests/programs.py owns the programs and the reference.
+The unit test says so of plain calls. tests/call_programs.py owns the programs and the reference.
 `make lab-debug` makes 100,000 of them (`--programs`) on the kernel that looks for mistakes.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.call_programs import compare
 from tests.make import make
-from tests.programs import compare
 from trapless.vm import lab
 
 pytestmark = [pytest.mark.outer_kernels, pytest.mark.lab, pytest.mark.timeout(4 * 3600)]

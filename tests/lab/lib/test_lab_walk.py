@@ -17,7 +17,7 @@ import pytest
 
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command
-from tests.trees import grow
+from tests.random_trees import grow
 from trapless.base.console import Silent
 from trapless.experiments.collection import RowStream
 from trapless.vm import lab

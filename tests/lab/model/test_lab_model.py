@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trapless.base.paths import repo_root
-from trapless.model import plugin, rows
-from trapless.model.plan import Plan, Variant
+from trapless.model import plugin_choice, rows
+from trapless.model.model_plan import Plan, Variant
 from trapless.vm import lab, qemu
 
 # The lab's own limits of time apply.
@@ -36,7 +36,7 @@ def crash_in_a_region(kernel: str, folder: Path) -> Path:
                 icount=True,
                 files=((PROGRAM, "/regions"),),
                 append="transparent_hugepage=never",
-                plugins=(plugin.argument(config, output),),
+                plugins=(plugin_choice.argument(config, output),),
             ),
             ["/regions", "crash"],
         )
@@ -85,9 +85,9 @@ def test_regions_count_what_the_program_did(kernel: str, tmp_path: Path) -> None
 
 def refusal(kernel: str, config: Path, cpus: int = 1, api: int | None = None) -> str:
     """Why QEMU did not start with the plugin for it, or with that of interface `api`."""
-    argument = plugin.argument(config, config.with_name("rows"))
+    argument = plugin_choice.argument(config, config.with_name("rows"))
     if api is not None:
-        right = plugin.file(qemu.binary())
+        right = plugin_choice.file(qemu.binary())
         argument = argument.replace(str(right), str(right.with_name(f"trapless-model-{api}.so")))
     with pytest.raises(lab.LabError) as error:
         lab.run(lab.LabConfig(kernel=kernel, cpus=cpus, plugins=(argument,)), ["true"])
@@ -103,5 +103,5 @@ def test_what_cannot_be_modelled_is_refused_before_the_guest_boots(
     config.write_text("memory 1073741824\ncache c size=3000 ways=4 line=64 policy=lru from=data\n")
     assert "not ways=4 times line times a power of two" in refusal(kernel, config)
     PLAN.write(config)
-    other = {1: 4, 4: 1}[plugin.api(qemu.binary())]
+    other = {1: 4, 4: 1}[plugin_choice.api(qemu.binary())]
     assert f"plugin requires API version {other}" in refusal(kernel, config, api=other)

@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.timeout(1.5 * GUEST_LIMIT_S),
 ]
 
-PROGRAM = ROOT / "tests/lab/peek/frames/threads.c"
+PROGRAM = ROOT / "tests/lab/peek/frames/sleeping_threads.c"
 THREADS = 10_000
 THREADS_S_MAX = 1.0
 COLD_S_MAX, WARM_S_MAX = 2.0, 0.5

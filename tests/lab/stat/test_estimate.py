@@ -9,7 +9,7 @@ import pytest
 
 from eval.batch_size import part_estimate
 from trapless.base.paths import repo_root
-from trapless.estimate import machine, placements
+from trapless.estimate import estimated_machine, placements
 from trapless.vm import lab
 
 # The lab's own limits of time apply.
@@ -22,18 +22,19 @@ DIFFER_MAX = 0.06
 ROUNDS = "12"
 """So many that one in which the guest's kernel did nothing beside is among them: the least."""
 MITIGATIONS = (
-    f"for name in {' '.join(machine.ASKED)}; do cat /{machine.VULNERABILITIES}/$name; done"
+    f"for name in {' '.join(estimated_machine.ASKED)}; "
+    f"do cat /{estimated_machine.VULNERABILITIES}/$name; done"
 )
 
 
 def mitigations(kernel: str) -> dict[str, str]:
     config = lab.LabConfig(kernel=kernel, icount=True, module=False, quick_start=True)
     said = lab.run(config, ["sh", "-c", MITIGATIONS]).stdout.decode().splitlines()
-    return dict(zip(machine.ASKED, said, strict=True))
+    return dict(zip(estimated_machine.ASKED, said, strict=True))
 
 
 def test_the_sum_is_what_the_module_takes(kernel: str) -> None:
-    loop = machine.loop_of(mitigations(kernel))
+    loop = estimated_machine.loop_of(mitigations(kernel))
     config = lab.LabConfig(kernel=kernel, icount=True, quick_start=True, files=((BUILT, PROGRAM),))
     command = [PROGRAM, "--loop", loop, "--rounds", ROUNDS, "--module"]
     done = lab.run(config, command)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs, unmodified, in supervisor mode: the same output, and nearly every call.
 
-One item for each program of eval/mode_switch/part_programs.py and each kernel; the programs of a
-kernel share a VM with two CPUs. Servers are switched back and forth while they serve. -rP shows
-the share of each. The experiment owns what it costs; the C programs own how single calls behave, on
-each kernel. So the kernels between the oldest and the newest run a few of these programs; with
---tools-once, so does every kernel but the newest.
+One item for each program of eval/mode_switch/part_programs.py and each kernel; the
+programs of a kernel share a VM with two CPUs. Servers are switched back and forth while they serve.
+-rP shows the share of each. The experiment owns what it costs; the C programs own how single calls
+behave, on each kernel. So the kernels between the oldest and the newest run a few of these
+programs; with --tools-once, so does every kernel but the newest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eval.tools.modes import modes
 from tests.lab.conftest import shown_progress
 from trapless.base.console import Progress, TraplessError
 from trapless.experiments.collection import Row
-from trapless.stock import programs
+from trapless.stock import real_programs
 from trapless.stock.debug_kernel import SPECS
 from trapless.stock.kernels import SUPPORTED
 from trapless.vm import lab
@@ -79,7 +79,7 @@ def run(kernel: str, few: bool, progress: Progress) -> Boot:
     )
     script = both_modes.guest_script(chosen, 1, "measured", GO_ON)
     try:
-        argv = modes.guest_argv(programs.unpacked(progress), script)
+        argv = modes.guest_argv(real_programs.unpacked(progress), script)
         result = lab.run(modes.guest_config(config), argv, sink=sink, progress=progress)
         boot.log = result.kernel_log
         if result.status:

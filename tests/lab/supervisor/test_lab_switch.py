@@ -15,9 +15,9 @@ import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT
 from tests.lab.conftest import shown_progress
-from tests.lab.supervisor import musl
+from tests.lab.supervisor import musl_build
 from trapless.base.console import Silent
-from trapless.stock import programs
+from trapless.stock import real_programs
 from trapless.vm import lab
 from trapless.vm.lab import DEFAULT_KERNEL
 
@@ -28,7 +28,7 @@ SUMMARY = re.compile(r"trapless: ([\d.]+)% of ([\d,]+) system calls ended in sup
 
 
 INSIDE = ROOT / "tests/lab/supervisor/inside"
-TOGETHER = ("commands.py", "musl.py", "refusals.py")
+TOGETHER = ("mode_commands.py", "musl_programs.py", "refused_targets.py")
 """In one guest, for most of its time goes into starting it and importing them; the last closes it
 down for good."""
 
@@ -45,7 +45,7 @@ def run_inside(kernel, *names, append="", parameters="supervisor=1", expected=""
         env=(
             ("PYTHONDONTWRITEBYTECODE", "1"),
             ("EXPECTED", expected),
-            ("PROGRAMS", str(programs.unpacked(Silent()).root)),
+            ("PROGRAMS", str(real_programs.unpacked(Silent()).root)),
         ),
     )
     options = ("-q", "--noconftest", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short")
@@ -60,7 +60,7 @@ def run_inside(kernel, *names, append="", parameters="supervisor=1", expected=""
 @pytest.fixture(scope="module")
 def musls_programs(pytestconfig, tmp_path_factory):
     with shown_progress(pytestconfig) as progress:
-        return musl.built(tmp_path_factory.mktemp("musl"), progress)
+        return musl_build.built(tmp_path_factory.mktemp("musl"), progress)
 
 
 @pytest.mark.timeout(2 * INSIDE_S)
@@ -71,14 +71,14 @@ def test_inside_a_guest(kernel, musls_programs):
 @pytest.mark.timeout(2 * INSIDE_S)
 def test_a_machine_that_refuses(kernel):
     how = {"append": "pti=on nohz_full=1", "expected": "pti,context"}
-    assert " passed" in run_inside(kernel, "machine.py", **how)
+    assert " passed" in run_inside(kernel, "refused_machine.py", **how)
 
 
 @pytest.mark.tool
 @pytest.mark.timeout(2 * INSIDE_S)
 def test_a_module_that_was_not_told_to_offer_the_mode(kernel):
     how = {"parameters": "", "expected": "parameter"}
-    assert " passed" in run_inside(kernel, "machine.py", **how)
+    assert " passed" in run_inside(kernel, "refused_machine.py", **how)
 
 
 # ---- run --lab ----------------------------------------------------------------------------------

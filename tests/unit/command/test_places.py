@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from trapless.base import console, paths, programs
+from trapless.base import built_programs, console, paths
 from trapless.base.console import Silent, TraplessError
 from trapless.stock import kbuild, kernels, packages
-from trapless.stock import programs as stock_programs
+from trapless.stock import real_programs as stock_programs
 from trapless.stock.kernel import Kernel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,17 +79,17 @@ def test_a_tree_that_may_not_be_written_is_built_into_the_cache(tmp_path, monkey
         "BUILD = build\nworkloads:\n\tmkdir -p $(BUILD)/stat; sleep 1; echo x > $(BUILD)/stat/x\n"
     )
     monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
-    for module in (paths, programs):
+    for module in (paths, built_programs):
         monkeypatch.setattr(module, "repo_root", lambda: tree)
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda path, mode: Path(path) != tree)
         patch.setattr(console, "SHOW_AFTER_S", 0.0)
-        found = programs.find("stat/x")
+        found = built_programs.find("stat/x")
         assert found.is_relative_to(tmp_path / "cache" / "build") and found.exists()
         assert "building the workloads" in capsys.readouterr().err
     assert paths.build_dir() == tree / "build"
     with pytest.raises(TraplessError, match=r"make -C .*/tree all"):
-        programs.find("stat/x")
+        built_programs.find("stat/x")
     assert not (tree / "build").exists()
 
 

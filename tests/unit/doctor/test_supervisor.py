@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What doctor says about supervisor mode: the module's answer, or one predicted without it.
 
-tests/lab/supervisor/inside/machine.py compares predictions with the module on real kernels.
+tests/lab/supervisor/inside/refused_machine.py compares predictions with the module on real kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from trapless import abi
 from trapless.abi import Refusal
 from trapless.doctor.capabilities import Host
-from trapless.doctor.supervisor import NEEDED_CONFIG, NEEDED_SYMBOLS, PREDICTIONS, examine
+from trapless.doctor.supervisor_offer import NEEDED_CONFIG, NEEDED_SYMBOLS, PREDICTIONS, examine
 from trapless.supervisor import control
 from trapless.supervisor.refusals import table
 

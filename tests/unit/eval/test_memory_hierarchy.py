@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from eval.memory_hierarchy import areas, cells, listings, published, sweep, variants
+from eval.memory_hierarchy import areas, cells, footprint_grid, listings, published, variants
 from eval.memory_hierarchy import part_pairs as pairs
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
 from trapless.model import clocks
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.report import plot, readme
 from trapless.report.figures import Map, Table
 from trapless.results import claims
@@ -122,14 +122,14 @@ def test_tables_with_pairs_missing_are_refused():
 
 
 def test_a_count_that_cannot_be_fails_its_check(maps):
-    assert {row["made"] > 1e8 for row in sweep.check(maps, "maps")} == {True}
+    assert {row["made"] > 1e8 for row in footprint_grid.check(maps, "maps")} == {True}
     for column, value, words in (
         ("kernel.reads", 0.0, "batched: too few reads in kernel"),
         ("crossings.cr3", 1.0, f"batched: {CELLS} changes of address space"),
     ):
         broken = changed(maps, {("batched", column): lambda of, value=value: 0 * of + value})
         with pytest.raises(ValueError, match=words):
-            sweep.check(broken, "maps")
+            footprint_grid.check(broken, "maps")
 
 
 # ---- What is made of it ------------------------------------------------------------------------
@@ -315,8 +315,11 @@ def test_the_grids_time_leaves_out_what_lies_between_parts_of_a_run():
         "orders-vm0": {"began_s": 0.0, "wall_s": 999.0},
         "maps-vm3": {},
     }
-    assert sweep.metrics_of_time({"boots": boots}, "maps")["grid.wall.maps.seconds"].value == 57.5
-    assert not sweep.metrics_of_time({"boots": {"maps-vm0": {}}}, "maps")
+    assert (
+        footprint_grid.metrics_of_time({"boots": boots}, "maps")["grid.wall.maps.seconds"].value
+        == 57.5
+    )
+    assert not footprint_grid.metrics_of_time({"boots": {"maps-vm0": {}}}, "maps")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from eval.ls import part_commands as ls_commands
-from eval.mode_switch import model
+from eval.mode_switch import modelled_clocks
 from eval.mode_switch import part_calls as calls
 from eval.mode_switch import part_steps as call_steps
 from eval.tools.crossings import crossings
@@ -255,7 +255,7 @@ def test_a_command_in_both_modes_is_one_line_for_the_guest():
 
 
 def test_a_cell_of_the_modelled_table_holds_both_ends():
-    ends = model.ends
+    ends = modelled_clocks.ends
     assert ends([0.2, 0.35, 0.5], "g") == "0.2 to 0.5"
     assert ends([850.0, 850.0], ",.0f") == "850"
 

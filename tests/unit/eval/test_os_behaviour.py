@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eval.os_behaviour import analysis, tables
+from eval.os_behaviour import analysis, paper_tables
 from eval.os_behaviour import part_behaviour as behaviour
 from trapless.experiments.experiment import Raw
 from trapless.peek.sampling.tier0 import Part
@@ -184,7 +184,7 @@ def test_a_load_that_was_not_seen_is_refused() -> None:
 
 def test_tables_have_the_papers_beside_ours() -> None:
     rows = [*rows_like_the_papers(), {"versions": {"lua5.4": "5.4.4"}}]
-    drawn = {item.id: item for item in tables.figures(Raw(rows, {}))}
+    drawn = {item.id: item for item in paper_tables.figures(Raw(rows, {}))}
     assert drawn["shares"].rows[1] == ("top half", *("0.1 (0.1)",) * 2, "0.2 (0.2)", "9.2 (9.2)")
     assert drawn["shares"].rows[-1][4] == "55.9 (55.9)"
     assert drawn["witness"].rows[3] == (

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from eval.peek_overhead import counts as counted
 from eval.peek_overhead import part_loss as loss
+from eval.peek_overhead import probe_counts as counted
 from eval.peek_overhead import reading, toolchain, workloads
 from trapless.base import elf
 from trapless.base.console import TraplessError
 from trapless.experiments.experiment import Raw
-from trapless.stock import archive
+from trapless.stock import program_archive
 
 NONE = 1_000_000_000
 PARTS = {"qsort": 0.0001, "make": 0.001, "httpd": 0.004}
@@ -182,7 +182,7 @@ def test_the_toolchain_has_programs_libraries_and_headers_and_no_link(tmp_path):
     root, folder = tmp_path / "root", tmp_path / "folder"
     folder.mkdir()
     shell = Path("/bin/sh").resolve().read_bytes()
-    for name in (*toolchain.PROGRAMS, archive.LOADER, "lib/x86_64-linux-gnu/libc.so.6"):
+    for name in (*toolchain.PROGRAMS, program_archive.LOADER, "lib/x86_64-linux-gnu/libc.so.6"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(shell if name in toolchain.PROGRAMS else library())

@@ -10,7 +10,7 @@ import pytest
 
 from eval.servers import part_pollution
 from eval.servers.counting import PROCESSORS
-from eval.servers.tables import SHORT
+from eval.servers.server_results import SHORT
 from trapless.experiments.experiment import Raw
 from trapless.experiments.raw_files import read_rows
 from trapless.model import clocks

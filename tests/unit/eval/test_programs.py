@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Real programs in both modes: their root, what the guest is told, how rows become figures.
 
-Owns the tests of trapless/stock/programs.py, eval/tools/modes and the part
+Owns the tests of trapless/stock/real_programs.py, eval/tools/modes and the part
 "programs" of mode-switch, as far as they need no VM: here the runner finds no module.
 """
 
@@ -24,7 +24,7 @@ from tests.make import make
 from tests.unit.stock.debian_repository import Repository, needs_apt
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import experiment
-from trapless.stock import programs, stores
+from trapless.stock import real_programs, stores
 from trapless.supervisor.control import Calls
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +34,7 @@ RUNNER = ROOT / "build" / "eval" / "tools" / "modes" / "modes"
 @pytest.fixture
 def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A mirror with two programs and a library that both need."""
-    monkeypatch.setattr(programs, "SUITES", ("teststable",))
+    monkeypatch.setattr(real_programs, "SUITES", ("teststable",))
     monkeypatch.setattr(stores, "_refreshed", set())
     repository.add("libone", "1-1", {"usr/lib/libone.so": b"one"})
     repository.add("one", "2-1", {"usr/bin/one": b"1"}, depends="libone (>= 1)")
@@ -45,20 +45,20 @@ def mirror(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repositor
 
 @needs_apt
 def test_programs_are_unpacked_once_with_what_they_need(mirror: Repository) -> None:
-    found = programs.unpacked(Silent(), ["one"], [])
+    found = real_programs.unpacked(Silent(), ["one"], [])
     assert found.versions == {"libone": "1-1", "one": "2-1"}
     assert (found.root / "usr/bin/one").read_bytes() == b"1"
     assert (found.root / "usr/lib/libone.so").exists()
-    assert all((found.root / name).is_dir() for name in programs.FOLDERS)
+    assert all((found.root / name).is_dir() for name in real_programs.FOLDERS)
     (mirror.folder / "dists").rename(mirror.folder / "gone")  # the cache asks no mirror
-    assert programs.unpacked(Silent(), ["one"], []) == found
+    assert real_programs.unpacked(Silent(), ["one"], []) == found
 
 
 @pytest.mark.slow
 @needs_apt
 def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
-    programs.unpacked(Silent(), ["one"], [])
-    found = programs.unpacked(Silent(), ["two", "one"], [])
+    real_programs.unpacked(Silent(), ["one"], [])
+    found = real_programs.unpacked(Silent(), ["two", "one"], [])
     assert set(found.versions) == {"libone", "one", "two"}
     assert (found.root / "usr/bin/two").exists()
 
@@ -66,11 +66,11 @@ def test_another_list_of_programs_is_fetched_anew(mirror: Repository) -> None:
 @pytest.mark.slow
 @needs_apt
 def test_a_damaged_record_is_not_trusted(mirror: Repository) -> None:
-    found = programs.unpacked(Silent(), ["one"], [])
-    record = found.root.parent / programs.RECORD
+    found = real_programs.unpacked(Silent(), ["one"], [])
+    record = found.root.parent / real_programs.RECORD
     for text in ("", "{", "[]", '{"format": 99}', '{"format": 1}'):
         record.write_text(text)
-        assert programs.unpacked(Silent(), ["one"], []) == found, text
+        assert real_programs.unpacked(Silent(), ["one"], []) == found, text
         assert json.loads(record.read_text())["wanted"] == {"packages": ["one"], "sources": []}
 
 
@@ -79,8 +79,8 @@ def test_a_damaged_record_is_not_trusted(mirror: Repository) -> None:
 def test_sources_are_unpacked_as_their_authors_released_them(mirror: Repository) -> None:
     mirror.add_source("three", "1.5", {"Makefile": b"all:", "src/three.c": b"int three;"})
     mirror.publish()
-    found = programs.unpacked(Silent(), ["one"], ["three"])
-    place = found.root / programs.SOURCE_FOLDER / "three"
+    found = real_programs.unpacked(Silent(), ["one"], ["three"])
+    place = found.root / real_programs.SOURCE_FOLDER / "three"
     assert found.versions["three"] == "1.5"
     assert (place / "src/three.c").read_bytes() == b"int three;"
     assert sorted(path.name for path in place.iterdir()) == ["Makefile", "src"]
@@ -98,13 +98,13 @@ def test_a_source_that_is_not_what_the_index_says_is_refused(
         tarball.write_bytes(tarball.read_bytes()[:-1] + b"x")
     name = "three" if damaged else "four"
     with pytest.raises(TraplessError, match=f"could not download|no source {name}"):
-        programs.unpacked(Silent(), ["one"], [name])
+        real_programs.unpacked(Silent(), ["one"], [name])
     assert not (found := list((mirror.folder.parent / "cache").glob("programs/*"))), found
 
 
 def test_each_program_of_the_part_is_from_a_package_of_the_root() -> None:
     assert set(both_modes.PACKAGE_OF) == {program.name for program in both_modes.PROGRAMS}
-    assert set(both_modes.PACKAGE_OF.values()) <= {*programs.PACKAGES, "python3.11"}
+    assert set(both_modes.PACKAGE_OF.values()) <= {*real_programs.PACKAGES, "python3.11"}
 
 
 def test_words_reach_the_program_as_they_are(tmp_path: Path) -> None:

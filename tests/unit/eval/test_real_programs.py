@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 from eval.memory_hierarchy import part_programs as programs
-from eval.memory_hierarchy import savings, spec, subjects
+from eval.memory_hierarchy import program_subjects, savings, spec
 from trapless.base.console import Silent
 from trapless.experiments import collection, raw_files, stat_runs
 from trapless.experiments.experiment import Raw
 from trapless.stat import guest
 from trapless.stat.guest import Job
 from trapless.stat.run_counts import MODES
-from trapless.stock.programs import Programs
+from trapless.stock.real_programs import Programs
 from trapless.vm.lab import LabConfig
 
 HERE = Path(__file__).resolve().parent
@@ -81,18 +81,18 @@ def test_a_run_that_fails_or_proves_nothing_is_not_complete(after, program):
 @pytest.mark.parametrize("status", [0, 3])
 def test_turns_are_taken_only_while_the_load_runs(tmp_path, status):
     switch = tmp_path / "features"
-    text = subjects.taking_turns(f"cp {switch} {tmp_path}/during; (exit {status})")
-    command = text.replace(subjects.FEATURES, str(switch))
+    text = program_subjects.taking_turns(f"cp {switch} {tmp_path}/during; (exit {status})")
+    command = text.replace(program_subjects.FEATURES, str(switch))
     assert subprocess.run(["sh", "-c", command], check=False).returncode == status
     assert (tmp_path / "during").read_text() == "NO_WAKEUP_PREEMPTION\n"
     assert switch.read_text() == "WAKEUP_PREEMPTION\n"
 
 
-@pytest.mark.parametrize("sizes", [subjects.QUICK, subjects.FULL])
+@pytest.mark.parametrize("sizes", [program_subjects.QUICK, program_subjects.FULL])
 def test_each_program_is_predicted_in_one_boot_and_run_by_turns_in_another(
     tmp_path, monkeypatch, sizes
 ):
-    chosen = subjects.subjects(sizes)
+    chosen = program_subjects.subjects(sizes)
     assert tuple(one.name for one in chosen) == NAMES
     assert all(one.after and bool(one.load) == bool(one.ready) for one in chosen)
     monkeypatch.setattr(programs, "pack", lambda root, subject, folder: folder / subject.name)

@@ -19,7 +19,7 @@ from eval.memory_hierarchy import part_reorder as reorder
 from eval.memory_hierarchy import reorder_tables as told
 from eval.memory_hierarchy import variants
 from trapless.experiments import experiment
-from trapless.model.plan import Plan
+from trapless.model.model_plan import Plan
 from trapless.report.figures import Map
 
 NAME = "memory-hierarchy"

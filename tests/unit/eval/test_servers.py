@@ -17,18 +17,18 @@ from pathlib import Path
 
 import pytest
 
-from eval.servers import counting, findings, part_http, tables
+from eval.servers import counting, findings, part_http, server_results
 from eval.servers.findings import Counted
 from eval.servers.shapes import SMALL, Talk, content, load, ready, shape
-from eval.servers.unmodified import subjects
-from eval.servers.unmodified.server import Server
+from eval.servers.unmodified import packaged_servers
+from eval.servers.unmodified.server_description import Server
 from eval.servers.unmodified.web_servers import http
 from trapless.experiments.experiment import OWN_KERNEL, Raw, program
 from trapless.experiments.raw_files import read_rows
 from trapless.results import claims
-from trapless.stat.report import CALLS_APART
 from trapless.stat.run_counts import RunCounts
-from trapless.stock.programs import Programs
+from trapless.stat.run_report import CALLS_APART
+from trapless.stock.real_programs import Programs
 
 ROOT = Path(__file__).parents[3]
 SAVED = ROOT / "docs" / "results" / "6.1" / "servers"
@@ -169,10 +169,10 @@ def test_connections_stay_open_from_one_run_to_the_next(made, tmp_path):
 
 
 def test_each_server_is_described_whole():
-    servers = subjects.servers(quick=False)
+    servers = packaged_servers.servers(quick=False)
     assert len({server.name for server in servers}) == len(servers) >= 10
     for server in servers:
-        assert server.package in subjects.PACKAGES
+        assert server.package in packaged_servers.PACKAGES
         for one in server.shapes(quick=False):
             talk = server.talk(one.bytes_)
             assert talk.expect and bool(talk.path) != bool(talk.send)
@@ -184,8 +184,10 @@ def test_each_server_is_described_whole():
 
 
 def test_what_a_quick_run_counts_is_part_of_a_full_one():
-    full = {server.name: server.shapes(quick=False) for server in subjects.servers(quick=False)}
-    for server in subjects.servers(quick=True):
+    full = {
+        server.name: server.shapes(quick=False) for server in packaged_servers.servers(quick=False)
+    }
+    for server in packaged_servers.servers(quick=True):
         assert set(server.shapes(quick=True)) <= set(full[server.name])
 
 
@@ -231,23 +233,23 @@ def test_what_crossings_cost_in_modelled_clocks_is_shown(found):
         share = one.shares(processor)
         assert 0 < share["direct"] < share["pollution"] < 0.5
         assert share["direct"] < share["batch-at-most"] < share["direct"] + share["pollution"]
-    metrics = tables.metrics([one])
+    metrics = server_results.metrics([one])
     assert metrics["nginx.pollution.keep8_i7-9700k.share"].kind == "modelled"
-    table, figure = tables.modelled([one])
+    table, figure = server_results.modelled([one])
     assert len(table.rows) == len(counting.PROCESSORS) and figure.names == ("nginx",)
-    assert not list(tables.modelled([found]))
-    (claim,) = (c for c in tables.claims_of([one]) if c.id == "srv-flexsc-nginx")
+    assert not list(server_results.modelled([found]))
+    (claim,) = (c for c in server_results.claims_of([one]) if c.id == "srv-flexsc-nginx")
     assert "by pollution" in claim.ours
 
 
 def test_turns_that_did_different_work_give_no_saving(found):
-    same, other = tables.metrics([found]), tables.metrics([more_calls(found, 104)])
+    same, other = server_results.metrics([found]), server_results.metrics([more_calls(found, 104)])
     assert "srv.supervisor.keep8.saved" in same and "srv.supervisor.keep8.predicted" in same
     assert "srv.supervisor.keep8.saved" not in other
     assert other["srv.supervisor.keep8.calls-apart"].value == pytest.approx(0.04, abs=0.005)
     assert same["servers.supervisor.same-work.count"].value == 1
     assert other["servers.supervisor.same-work.count"].value == 0
-    (row,) = tables.savings([more_calls(found, 104)]).rows
+    (row,) = server_results.savings([more_calls(found, 104)]).rows
     assert "different work" in row
 
 
@@ -263,7 +265,7 @@ def test_a_prediction_is_near_or_within_what_the_pairs_say(found):
 
 
 def test_every_published_gain_is_shown_and_none_is_decided(found):
-    shown = tables.claims_of([replace(found, server="redis")])
+    shown = server_results.claims_of([replace(found, server="redis")])
     wanted = {one.id for one in claims.published().values() if one.experiment == "servers"}
     assert {claim.id for claim in shown} == wanted
     assert {claim.holds for claim in shown} == {None}
@@ -307,11 +309,11 @@ def test_predictions_that_are_farther_off_are_shown_with_what_tells_why(found):
     ]
     repeats = {**found.turns.repeats, "supervisor": tuple(saves_nothing)}
     far = replace(found, load="far", turns=replace(found.turns, repeats=repeats))
-    numbers = [int(row[1]) for row in tables.held([found, far, other]).rows]
+    numbers = [int(row[1]) for row in server_results.held([found, far, other]).rows]
     assert numbers[:2] == [3, 2] and sum(numbers[2:]) == 2
-    shown = [row for table in tables.far([far, other]) for row in table.rows]
+    shown = [row for table in server_results.far([far, other]) for row in table.rows]
     assert [(row[0], row[4], row[5]) for row in shown] == [("srv far", "nothing saved", "outside")]
-    assert bool(list(tables.far([found]))) != found.is_near
+    assert bool(list(server_results.far([found]))) != found.is_near
 
 
 def test_what_the_program_itself_executes_is_not_saved(found):
@@ -321,12 +323,12 @@ def test_what_the_program_itself_executes_is_not_saved(found):
     repeats = {**found.turns.repeats, "supervisor": tuple(collects_garbage)}
     other = replace(found, turns=replace(found.turns, repeats=repeats))
     assert other.saved == found.saved and other.error == found.error
-    (apart,) = {row[-1] for row in tables.savings([other]).rows}
+    (apart,) = {row[-1] for row in server_results.savings([other]).rows}
     assert float(apart.rstrip("%")) > 100 * max(pair.program_apart for pair in found.pairs) + 50
 
 
 def test_uneven_loads_are_loads_of_their_server():
-    for server in subjects.servers(quick=False):
+    for server in packaged_servers.servers(quick=False):
         assert set(server.uneven) <= set(server.loads), server.name
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trees import grow
+from tests.random_trees import grow
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ import pytest
 from eval.batch_size import batch_figures, part_calls
 from eval.parallel import part_slow_read as slow_read
 from tests.notes import Notes
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
 from trapless.experiments import evaluate, experiment
 from trapless.experiments.collection import Collection
@@ -255,10 +255,10 @@ def test_counts_that_differ_between_two_boots_end_the_experiment():
 def offline(monkeypatch):
     """evaluate.run() without building, VMs and drawing: collecting copies the saved data."""
     written = []
-    monkeypatch.setattr(programs, "build", lambda progress: None)
+    monkeypatch.setattr(built_programs, "build", lambda progress: None)
     monkeypatch.setattr(kernels, "resolve", lambda name, progress: None)
     monkeypatch.setattr(
-        "trapless.experiments.report.write", lambda out, progress: written.append(out)
+        "trapless.experiments.report_files.write", lambda out, progress: written.append(out)
     )
 
     def collect(spec, directory, *, quick, kernel, progress, scheduler, place):
@@ -390,7 +390,7 @@ def test_a_full_disk_is_a_failure_and_not_a_traceback(offline, tmp_path, monkeyp
 
 
 def test_a_wrong_kernel_is_wrong_usage_and_touches_no_result(tmp_path, monkeypatch):
-    monkeypatch.setattr(programs, "build", lambda progress: None)
+    monkeypatch.setattr(built_programs, "build", lambda progress: None)
     shutil.copytree(DATA / "parallel", tmp_path / "parallel")
     before = sorted(path.name for path in (tmp_path / "parallel").iterdir())
     with pytest.raises(TraplessError, match="unknown kernel 'none-such'") as error:

@@ -28,8 +28,8 @@ from tests.unit.experiments import made_up_guest
 from tests.unit.experiments.made_up_guest import COLUMNS, COUNTS, REGIONS, counts
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments import collection, evaluate, raw_files, stat_runs
-from trapless.experiments.fleet import engine, fleet, grid, machine, task
-from trapless.model import plugin
+from trapless.experiments.fleet import engine, fleet, fleet_machine, grid, vm_task
+from trapless.model import plugin_choice
 from trapless.stat import guest, labels
 from trapless.stat.guest import Job
 from trapless.stock.kernel import Kernel
@@ -43,7 +43,7 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS, VMS = 5, 2
-ALIKE = {machine.NAME: "here", **dict.fromkeys(machine.REMEDIES, "alike")}
+ALIKE = {fleet_machine.NAME: "here", **dict.fromkeys(fleet_machine.REMEDIES, "alike")}
 
 
 class Plan:
@@ -91,10 +91,10 @@ def stand_in(monkeypatch, tmp_path):
     library.write_bytes(b"plugin")
     image.write_bytes(b"image")
     kernel = Kernel("6.1", "0.0-stock", image, None, None)
-    monkeypatch.setattr(plugin, "file", lambda binary: library)
+    monkeypatch.setattr(plugin_choice, "file", lambda binary: library)
     monkeypatch.setattr(qemu, "binary", lambda: "qemu")
     monkeypatch.setattr(lab, "prepare", lambda *_: lab.Guest(kernel, Packed(b"archive")))
-    monkeypatch.setattr(machine, "conditions", lambda: ALIKE)
+    monkeypatch.setattr(fleet_machine, "conditions", lambda: ALIKE)
     monkeypatch.setattr(engine, "DRIVER", made_up_guest.__name__)
 
 
@@ -299,13 +299,13 @@ def test_workers_of_this_machine_have_their_files_beside_the_results(tmp_path, r
 
 
 def test_other_machines_are_compared_before_anything_runs(tmp_path, run, monkeypatch):
-    theirs = {**ALIKE, machine.NAME: "lab-7", "QEMU": "10.0"}
+    theirs = {**ALIKE, fleet_machine.NAME: "lab-7", "QEMU": "10.0"}
 
     def conditions():
         ours = threading.current_thread() is threading.main_thread()
         return ALIKE if ours else theirs
 
-    monkeypatch.setattr(machine, "conditions", conditions)
+    monkeypatch.setattr(fleet_machine, "conditions", conditions)
     with pytest.raises(TraplessError, match=r"lab-7.*QEMU is '10.0' there and 'alike' here; inst"):
         run(tmp_path / "a")
     assert lines_of(tmp_path / "a.ran") == []
@@ -315,8 +315,8 @@ def test_a_machine_that_changed_meanwhile_is_refused_by_itself(monkeypatch):
     worker = type("W", (), {"address": "tcp://w:1"})
     monkeypatch.setattr("distributed.get_worker", lambda: worker)
     conditions = {**ALIKE, "firmware": "older"}
-    order = task.Order("", "q", "v", 1.0, conditions)
-    _, outcome = task.run_vm(None, {}, order)
+    order = vm_task.Order("", "q", "v", 1.0, conditions)
+    _, outcome = vm_task.run_vm(None, {}, order)
     assert "firmware is 'alike' there and 'older' here; install the same" in outcome.failure
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from trapless.base.console import Silent, TraplessError
 from trapless.experiments.fleet import vm
-from trapless.model import plugin
+from trapless.model import plugin_choice
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
 from trapless.vm.initramfs import Packed
@@ -28,7 +28,7 @@ def test_a_vm_elsewhere_starts_as_it_was_prepared(tmp_path, monkeypatch, quick):
     monkeypatch.setattr(lab, "prepare", lambda *_: prepared)
     monkeypatch.setattr(lab, "run", run)
     monkeypatch.setattr(qemu, "binary", lambda: "qemu")
-    monkeypatch.setattr(plugin, "file", lambda binary: tmp_path / "model.so")
+    monkeypatch.setattr(plugin_choice, "file", lambda binary: tmp_path / "model.so")
     task, files = vm.pack("x", lab.LabConfig(), ("/bin/x",), b"plan", Silent())
     folder = tmp_path / "elsewhere"
     folder.mkdir()

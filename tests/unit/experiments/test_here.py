@@ -20,9 +20,9 @@ from tests.notes import Notes
 from trapless import module
 from trapless.base.console import Silent, TraplessError
 from trapless.cli import cli
-from trapless.experiments import clocks, decisions, evaluate, experiment, fit
+from trapless.experiments import decisions, evaluate, experiment, fit, timed_rows
 from trapless.experiments.collection import Collection, Extent, LeftOutError, make_meta
-from trapless.experiments.here import consent, kernel_log, machine, place, root, run
+from trapless.experiments.here import consent, kernel_log, own_machine, own_run, place, root
 from trapless.report.document import Report, Section
 from trapless.results import claims, result_file
 from trapless.results.result_file import Metric, Result
@@ -38,14 +38,14 @@ def typed(*words: str):
 
 
 def test_an_experiment_that_needs_the_lab_is_left_out_by_name_with_its_reason():
-    specs, absent = machine.chosen(())
+    specs, absent = own_machine.chosen(())
     assert {spec.name for spec in specs} | absent.keys() == set(experiment.names())
     assert {"batch-size", "ls", "memory-hierarchy", "mode-switch", "parallel", "programs"} <= {
         spec.name for spec in specs
     }
     assert absent == {name: experiment.get(name).needs for name in absent}
     with pytest.raises(TraplessError, match="os-behaviour: ") as error:
-        machine.chosen(("os-behaviour",))
+        own_machine.chosen(("os-behaviour",))
     assert error.value.status == 2
 
 
@@ -66,8 +66,8 @@ class Missing:
         if name.split(".")[0] in {missing}:
             raise ModuleNotFoundError(name, name=name.split(".")[0])
 sys.meta_path.insert(0, Missing())
-from trapless.experiments.here import machine, run
-print(*(spec.name for spec in machine.chosen(())[0]))
+from trapless.experiments.here import own_machine, own_run
+print(*(spec.name for spec in own_machine.chosen(())[0]))
 """
 """A Python as a bare machine may have it: click, rich, elftools; nothing for arrays or figures."""
 
@@ -77,11 +77,11 @@ def test_it_takes_no_package_that_a_bare_machine_may_lack():
     missing = {"numpy", "pyarrow", "matplotlib", "jinja2", "drgn", "dask", "distributed"}
     code = BARE.replace("{missing}", repr(missing))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.split() == [one.name for one in machine.chosen(())[0]], done
+    assert done.stdout.split() == [one.name for one in own_machine.chosen(())[0]], done
 
 
 def words_of(**changes) -> str:
-    specs, absent = machine.chosen(())
+    specs, absent = own_machine.chosen(())
     options = {"module": Path("/m/trapless.ko"), "supervisor": True, "out": Path("out")}
     return consent.text(specs, absent, quick=True, **{**options, **changes})
 
@@ -117,15 +117,15 @@ def test_nobody_is_asked_without_a_terminal(capsys):
 
 
 def test_it_begins_only_as_root_and_without_a_module_that_is_there(monkeypatch, tmp_path):
-    wishes = run.Wishes((), True, tmp_path, None, True, agreed=True, reported=False)
+    wishes = own_run.Wishes((), True, tmp_path, None, True, agreed=True, reported=False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(TraplessError, match="needs root"):
-        run.run(wishes, Silent())
+        own_run.run(wishes, Silent())
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (tmp_path / "sys/module/trapless").mkdir(parents=True)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     with pytest.raises(TraplessError, match="trapless module unload"):
-        run.run(wishes, Silent())
+        own_run.run(wishes, Silent())
 
 
 @pytest.mark.parametrize(
@@ -204,16 +204,16 @@ def test_records_of_the_kernels_log_become_lines():
 
 
 def test_clocks_become_nanoseconds_by_the_counters_own_rate():
-    clock = clocks.Clock.of([{"x": 1}, ROW, {**ROW, "clocks_per_ns": 2.0}, ROW])
+    clock = timed_rows.Clock.of([{"x": 1}, ROW, {**ROW, "clocks_per_ns": 2.0}, ROW])
     assert clock.ns([250, 500, 750]).value == 200.0
     assert not clock.emulated
     for rows in ([], [{**ROW, "clocks_per_ns": 0}]):
         with pytest.raises(ValueError, match="counter"):
-            clocks.Clock.of(rows)
+            timed_rows.Clock.of(rows)
 
 
 def test_an_emulators_clock_decides_no_claim():
-    real, emulated = clocks.Clock.of([ROW]), clocks.Clock.of([EMULATED])
+    real, emulated = timed_rows.Clock.of([ROW]), timed_rows.Clock.of([EMULATED])
     less, more = {"ratio": 0.9}, {"ratio": 0.97}
     assert real.judge("dms-ls5", "90%", less, "why not").holds is True
     assert real.judge("dms-ls5", "97%", more, "why not").note == "why not"
@@ -232,7 +232,7 @@ def test_the_processors_events_become_metrics_and_the_kernels_do_not():
         for at in range(3)
     ]
     rows.append({**row, "repeat": 3, "events": {"page_faults": 4, "context_switches": 0}})
-    metrics = clocks.event_metrics(rows, "{call}.{mechanism}.n{n}")
+    metrics = timed_rows.event_metrics(rows, "{call}.{mechanism}.n{n}")
     assert metrics["getpid.batch.n8.instructions"].value == 101
     assert metrics["getpid.batch.n8.instructions"].kind == "measured"
     assert metrics["getpid.batch.n8.clocks"].n == 3

@@ -122,9 +122,9 @@ def generated_part():
 def analysed(folder):
     """What the raw data in a folder of saved results give, which takes seconds."""
     from trapless.base.console import Silent
-    from trapless.experiments import report
+    from trapless.experiments import report_files
 
-    return report.read(folder, Silent())
+    return report_files.read(folder, Silent())
 
 
 @pytest.fixture
@@ -154,12 +154,12 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
 
 @pytest.mark.slow
 def test_the_comparison_of_kernels_is_what_saved_results_say(saved):
-    from trapless.report import kernels
+    from trapless.report import kernel_comparison
 
     others = [analysed(folder) for folder in RESULTS if folder != FIRST]
     assert others
-    made = kernels.document([saved, *others])
-    assert (FIRST / kernels.NAME).read_text() == made, f"`{REMAKE}` puts it right"
+    made = kernel_comparison.document([saved, *others])
+    assert (FIRST / kernel_comparison.NAME).read_text() == made, f"`{REMAKE}` puts it right"
 
 
 @pytest.mark.slow

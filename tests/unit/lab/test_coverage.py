@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coverage import coverage, notes
+from tests.coverage import coverage, coverage_notes
 from trapless.base.console import TraplessError
 
 PROGRAM = """\
@@ -38,11 +38,11 @@ needs_gcc_12 = pytest.mark.skipif(
 
 def arcs(data: bytes) -> list[list[int]]:
     """The counters of each function in a data file, in its order."""
-    found, at = [], 4 * notes.WORD
-    while at + 2 * notes.WORD <= len(data):
+    found, at = [], 4 * coverage_notes.WORD
+    while at + 2 * coverage_notes.WORD <= len(data):
         tag, length = struct.unpack_from("<II", data, at)
-        at += 2 * notes.WORD
-        if tag == notes.TAG_ARCS:
+        at += 2 * coverage_notes.WORD
+        if tag == coverage_notes.TAG_ARCS:
             found.append(list(struct.unpack_from(f"<{length // 8}Q", data, at)))
         at += length
     return found
@@ -54,11 +54,11 @@ def test_gcov_reads_data_as_from_the_compiler_itself(tmp_path: Path):
     for command in ("gcc-12 --coverage -O0 -c program.c", "gcc-12 --coverage program.o", "./a.out"):
         subprocess.run(command.split(), cwd=tmp_path, check=True)
     note, data = tmp_path / "program.gcno", tmp_path / "program.gcda"
-    names = [one.name for one in notes.functions(note.read_bytes())]
+    names = [one.name for one in coverage_notes.functions(note.read_bytes())]
     assert sorted(names) == ["main", "twice"]
     counts = dict(zip(names, arcs(data.read_bytes()), strict=True))
 
-    data.write_bytes(notes.data_file(note.read_bytes(), counts))
+    data.write_bytes(coverage_notes.data_file(note.read_bytes(), counts))
 
     output = subprocess.run(
         [coverage.GCOV, "--json-format", "--stdout", note.name],
@@ -73,7 +73,11 @@ def test_gcov_reads_data_as_from_the_compiler_itself(tmp_path: Path):
 
 def test_notes_of_another_compiler_are_refused():
     with pytest.raises(TraplessError, match="only those of gcc 12"):
-        list(notes.functions(struct.pack("<I4sII", notes.NOTE_MAGIC, b"*41B", 0, 0)))
+        list(
+            coverage_notes.functions(
+                struct.pack("<I4sII", coverage_notes.NOTE_MAGIC, b"*41B", 0, 0)
+            )
+        )
 
 
 def test_each_reason_is_about_a_line_that_exists():

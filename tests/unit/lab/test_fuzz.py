@@ -13,7 +13,7 @@ from trapless.base.console import Silent, TraplessError
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUT_MAX = int(
-    re.search(r"#define INPUT_MAX (\d+)", (ROOT / "tests/fuzz/program.h").read_text())[1]
+    re.search(r"#define INPUT_MAX (\d+)", (ROOT / "tests/fuzz/fuzzed_program.h").read_text())[1]
 )
 
 

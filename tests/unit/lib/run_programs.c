@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs programs of calls that tests/programs.py made, on whichever backend the environment names,
- * each as a batch and then by a worker, and writes what became of it: results, memory and file.
- * Standard input and output have the layouts below, one after the other: two outputs for an input.
- * Without input it does nothing.
+ * Runs programs of calls that tests/call_programs.py made, on whichever backend the environment
+ * names, each as a batch and then by a worker, and writes what became of it: results, memory and
+ * file. Standard input and output have the layouts below, one after the other: two outputs for an
+ * input. Without input it does nothing.
  *
  * Some programs use what makes work for the thread that makes their calls, between two steps: pipes
  * whose first byte completes a request of io_uring, so that its count of completions, a word,

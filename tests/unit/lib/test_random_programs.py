@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Random programs of calls, made by plain calls, do what the reference says.
 
-The lab's test says so of the module. tests/programs.py owns the programs and the reference.
+The lab's test says so of the module. tests/call_programs.py owns the programs and the reference.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.call_programs import compare
 from tests.make import make
-from tests.programs import compare
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNER = ROOT / "build/tests/unit/lib_run_programs"

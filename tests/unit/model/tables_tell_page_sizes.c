@@ -5,7 +5,7 @@
  */
 #include "check.h"
 #include "structure.h"
-#include "tables.h"
+#include "page_tables.h"
 
 #include <string.h>
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from trapless.base.console import TraplessError
-from trapless.model import events, plan, plugin, processors, rows
-from trapless.model.plan import Plan, Variant
+from trapless.model import events, model_plan, plugin_choice, processors, rows
+from trapless.model.model_plan import Plan, Variant
 
 ROOT = Path(__file__).resolve().parents[3]
 PENTIUM, LARGER = "pentium-4-1.8", "pentium-4-1.8a"
@@ -31,7 +31,7 @@ def test_every_geometry_can_be_and_says_where_it_is_from():
     assert len(processors.with_caches()) >= 4
     for processor in processors.with_caches().values():
         for structure in processor.structures.values():
-            plan.check(structure)
+            model_plan.check(structure)
             assert len(structure.source) > 10 or structure.source.startswith("as above")
             assert all(structure.assumed.values())
         assert {"l2", "memory", "dtlb"} <= set(processor.latencies)
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_processor_is_refused(tmp_path, role, fields, reason):
 def test_a_geometry_that_cannot_be_is_refused(tmp_path, role, fields, reason):
     structure = processors.read(changed(tmp_path, role, **fields)).structures[role]
     with pytest.raises(TraplessError, match=reason):
-        plan.check(structure)
+        model_plan.check(structure)
 
 
 def test_unknown_processors_and_choices_are_refused():
@@ -205,31 +205,31 @@ def fake_qemu(tmp_path: Path, version: str, options: str = "-plugin FILE") -> st
         f'[ "$1" = --version ] && echo "QEMU emulator version {version}" || echo "{options}"\n'
     )
     path.chmod(0o755)
-    plugin.api.cache_clear()
+    plugin_choice.api.cache_clear()
     return str(path)
 
 
 def test_each_qemu_gets_the_plugin_of_its_interface(tmp_path):
-    assert plugin.api(fake_qemu(tmp_path, "7.2.22 (Debian)")) == 1
-    assert plugin.api(fake_qemu(tmp_path, "10.0.2")) == 4
+    assert plugin_choice.api(fake_qemu(tmp_path, "7.2.22 (Debian)")) == 1
+    assert plugin_choice.api(fake_qemu(tmp_path, "10.0.2")) == 4
 
 
 @pytest.mark.parametrize("version", ["5.2.0", "9.0.1", "9.1.0"])
 def test_a_qemu_of_another_interface_is_refused(tmp_path, version):
     with pytest.raises(TraplessError, match="whose plugin interface the model does not know"):
-        plugin.api(fake_qemu(tmp_path, version))
+        plugin_choice.api(fake_qemu(tmp_path, version))
 
 
 def test_a_qemu_without_plugins_is_refused(tmp_path):
     with pytest.raises(TraplessError, match="built without plugins"):
-        plugin.api(fake_qemu(tmp_path, "7.2.0", "-machine TYPE"))
+        plugin_choice.api(fake_qemu(tmp_path, "7.2.0", "-machine TYPE"))
     with pytest.raises(TraplessError, match="No such file"):
-        plugin.api(str(tmp_path / "none"))
+        plugin_choice.api(str(tmp_path / "none"))
 
 
 def test_a_comma_in_a_path_is_refused(tmp_path):
     with pytest.raises(TraplessError, match="comma"):
-        plugin.argument(tmp_path / "a,b", tmp_path / "rows")
+        plugin_choice.argument(tmp_path / "a,b", tmp_path / "rows")
 
 
 HEADER = {"format": "trapless-model", "version": 1, "columns": ["user.reads", "crossings.int"]}

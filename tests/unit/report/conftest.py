@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.report.made_up import a_map, a_result
 from trapless.base.console import Silent
-from trapless.experiments import experiment, report
+from trapless.experiments import experiment, report_files
 from trapless.report import html, summary
 from trapless.report.figures import Figure, Mark, Series, Table
 from trapless.results import result_file
@@ -82,7 +82,7 @@ def twins(tmp_path_factory):
     table = Table("t", "A table", ("", "how many"), (("crossings", "17"), ("", "18")))
     with pytest.MonkeyPatch.context() as monkeypatch:
         choose(folder, monkeypatch)
-        read = report.read(folder, Silent())
+        read = report_files.read(folder, Silent())
         section = read.sections[0]
         one = replace(section, figures=(drawn, drawn, a_map()), drawn_tables=(table, table))
         other = replace(one, name="made-up-again", result=replace(one.result, claims=()))

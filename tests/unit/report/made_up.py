@@ -6,7 +6,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from trapless.base.console import Silent
-from trapless.experiments import report
+from trapless.experiments import report_files
 from trapless.report.figures import Map
 from trapless.results.result_file import Claim, Metric, Result
 
@@ -77,5 +77,5 @@ def parsed(page):
 
 
 def page_of(folder):
-    report.write(folder, Silent())
-    return (folder / report.HTML_NAME).read_text()
+    report_files.write(folder, Silent())
+    return (folder / report_files.HTML_NAME).read_text()

@@ -12,14 +12,14 @@ import pytest
 
 from tests.unit.report.made_up import VOID, page_of, parsed
 from trapless.base.console import Silent
-from trapless.experiments import report
+from trapless.experiments import report_files
 from trapless.report import html, summary, text_report
 from trapless.results.result_file import Claim, Metric
 
 
 @pytest.mark.slow
 def test_the_first_screen_is_made_of_saved_results(chosen):
-    read = report.read(chosen, Silent())
+    read = report_files.read(chosen, Silent())
     gain = summary.gain(read)
     assert gain.rows == (
         ("getppid", "347", "151", "306", "310", "115", "instructions, counted"),
@@ -42,7 +42,7 @@ def test_the_first_screen_is_made_of_saved_results(chosen):
 
 
 def test_cells_that_mean_less_than_they_say_are_marked(chosen):
-    read = report.read(chosen, Silent())
+    read = report_files.read(chosen, Silent())
     assert not set(summary.MARKS) & set(summary.gain(read).caption)
     section = next(one for one in read.sections if one.name == summary.CALLS)
     added = {
@@ -131,7 +131,7 @@ def test_paper_shows_no_folded_part_and_no_contents(twins):
 
 
 def test_a_claim_is_a_sentence_and_its_reason_is_folded(known):
-    page = html.html(report.read(known, Silent()))
+    page = html.html(report_files.read(known, Silent()))
     row = page[page.index('id="wsc-sysenter"') :].partition("</tr>")[0]
     seen, _, folded = row.partition("<details>")
     assert "Published: N = 32. Here: N = 3." in seen and "door" not in seen and "door" in folded

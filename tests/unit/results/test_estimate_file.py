@@ -14,7 +14,7 @@ import pytest
 
 from trapless.report import readme
 from trapless.results import estimate_file
-from trapless.stat import text
+from trapless.stat import stat_text
 
 SAVED: dict[str, Any] = {
     "machine": {
@@ -46,7 +46,7 @@ def test_the_last_estimate_of_this_machine_is_found() -> None:
     assert found is not None
     assert found.trap.ns == 82.4
     assert found.calls["getppid"][2].high == 60.0
-    line = text.own_trap(SimpleNamespace(entries=4612), found)  # type: ignore[arg-type]
+    line = stat_text.own_trap(SimpleNamespace(entries=4612), found)  # type: ignore[arg-type]
     assert "4,612 crossings take 380 us (370 to 420)" in line
 
 

@@ -7,7 +7,7 @@
 
 #include "clock.h"
 #include "memory.h"
-#include "threads.h"
+#include "run_times.h"
 
 static volatile uint64_t *region;
 

@@ -5,7 +5,7 @@
  * where there are some, instructions are counted, too, and elsewhere the message names the model.
  */
 #include "check.h"
-#include "counters.h"
+#include "processor_counters.h"
 
 #include <linux/perf_event.h>
 #include <sys/mman.h>

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from trapless.base.console import TraplessError
 from trapless.calls import CallClass
 from trapless.cli import cli
-from trapless.stat import by_call, costs, labels, report, run_counts, text
+from trapless.stat import by_call, costs, labels, run_counts, run_report, stat_text
 from trapless.stat.by_call import ByCall
 from trapless.stat.run_counts import RunCounts
 
@@ -90,14 +90,14 @@ def test_regions_of_calls_are_added_up_by_call(tmp_path):
 def test_a_run_without_calls_told_apart_says_nothing_of_them(found):
     plain = replace(found, calls_made=(), traced=None)
     assert "calls_made" not in plain.as_json()
-    assert ByCall(plain).calls == () and "calls" not in report.Report(plain).as_json()
+    assert ByCall(plain).calls == () and "calls" not in run_report.Report(plain).as_json()
 
 
 # ---- A saved run ------------------------------------------------------------------------------
 
 
 def test_a_report_is_a_function_of_what_was_counted(saved, found):
-    assert json.loads(json.dumps(report.Report(found).as_json())) == saved
+    assert json.loads(json.dumps(run_report.Report(found).as_json())) == saved
 
 
 def test_every_call_is_in_one_row_and_the_sums_are_the_programs(found):
@@ -204,7 +204,7 @@ def test_numbers_that_no_call_has_save_nothing_in_any_mechanism(found):
 
 
 def shown(run, hidden=()):
-    return "\n".join(text.call_lines(report.Report(run), ["sqlite3"], hidden))
+    return "\n".join(stat_text.call_lines(run_report.Report(run), ["sqlite3"], hidden))
 
 
 def test_the_table_has_a_row_for_each_call_and_the_sums(found):
@@ -214,7 +214,7 @@ def test_the_table_has_a_row_for_each_call_and_the_sums(found):
     assert lines[end - 1].startswith("all ") and lines[end - 2].startswith("no call ")
     names = [line.split()[0] for line in lines[start + 1 : end - 2]]
     assert names == [one.name for one in ByCall(found).calls]
-    assert max(map(len, lines)) <= text.WIDTH + 10
+    assert max(map(len, lines)) <= stat_text.WIDTH + 10
 
 
 def test_calls_that_are_not_asked_for_are_only_counted(found):

@@ -41,7 +41,7 @@ def test_name_means_the_hosts_program_first(tmp_path, monkeypatch):
 
 
 def test_busybox_applet_serves_where_the_host_has_none(monkeypatch, tmp_path):
-    for name in ("busybox", "cc"):
+    for name in ("as", "busybox", "cc", "ld"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     monkeypatch.setattr("trapless.base.tools.tool_path", lambda: str(tmp_path))
     tree = guest_tree.build(GuestPlan(("vi",)), Silent())

@@ -2,9 +2,9 @@
 """Runs a fleet's VMs on Dask's workers: on this machine's cores or, by a scheduler, on several.
 
 This file owns the cluster of this machine, the connection, and which workers may take part. A VM is
-one task (task.py). Its output comes through a queue of the scheduler. A variable of the scheduler
-lists the VMs that are wanted, with a pulse: however this process ends, no VM runs on for more than
-SILENT_S.
+one task (vm_task.py). Its output comes through a queue of the scheduler. A variable of the
+scheduler lists the VMs that are wanted, with a pulse: however this process ends, no VM runs on for
+more than SILENT_S.
 
 Dask is imported where it is used: the import takes a third of a second, and no other part needs it.
 """
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from trapless.base.console import Progress, TraplessError
-from trapless.experiments.fleet import machine
-from trapless.experiments.fleet.task import Ended, Order, run_vm
+from trapless.experiments.fleet import fleet_machine
 from trapless.experiments.fleet.vm import Outcome, Task
+from trapless.experiments.fleet.vm_task import Ended, Order, run_vm
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -141,7 +141,9 @@ class Engine:
         from distributed.comm import get_address_host
 
         hosts = {get_address_host(address) for address, good in self._admitted.items() if good}
-        order = Order(DRIVER, self._queue.name, self._wanted.name, SILENT_S, machine.conditions())
+        order = Order(
+            DRIVER, self._queue.name, self._wanted.name, SILENT_S, fleet_machine.conditions()
+        )
         with self._reached():
             sent = {name: self._send(content) for name, content in files.items()}
             self._tell(task.label)
@@ -262,7 +264,7 @@ class Engine:
     def _ask(self, workers: list[str]) -> dict[str, object]:
         """The conditions of the workers' machines, or the exception that they raised."""
         answers: dict[str, object] = self._client.run(
-            machine.conditions, workers=workers, on_error="return"
+            fleet_machine.conditions, workers=workers, on_error="return"
         )
         return answers
 
@@ -313,4 +315,4 @@ def _unfit(address: str, theirs: object) -> str:
     if isinstance(theirs, BaseException):
         return f"the worker {address} cannot run VMs: {theirs}"
     assert isinstance(theirs, dict)
-    return machine.difference(machine.conditions(), theirs, address)
+    return fleet_machine.difference(fleet_machine.conditions(), theirs, address)

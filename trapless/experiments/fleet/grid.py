@@ -21,8 +21,8 @@ from trapless.experiments.collection import Collection, boot_key
 from trapless.experiments.fleet import fleet
 from trapless.experiments.fleet.fleet import Vm
 from trapless.experiments.fleet.grid_rows import Output, Shape, Store
-from trapless.model import plugin
-from trapless.model.plan import Plan
+from trapless.model import plugin_choice
+from trapless.model.model_plan import Plan
 from trapless.vm import lab, qemu
 
 ROWS_FOLDER = "rows"
@@ -94,7 +94,7 @@ def collect(run: Collection, grids: Sequence[Grid], jobs: int | None = None) -> 
 def key_of(grid: Grid) -> str:
     """A hash of what the counts depend on: the plugin's content is part of it, paths are not."""
     rest = (*grid.argv, grid.modelled, f"{grid.rows} rows, {grid.vms} VMs")
-    return boot_key(grid.config, rest, [plugin.file(qemu.binary())])
+    return boot_key(grid.config, rest, [plugin_choice.file(qemu.binary())])
 
 
 class _Work:

@@ -5,7 +5,7 @@ A task carries the kernel's image, the guest's files, the model's plugin and its
 same bytes run everywhere. The process (main()) reads its task from standard input, writes the
 output of the plugin to standard output as it grows, and ends together with the VM and its folder
 when standard input ends: the process that started it may die in any way. This file knows no other
-machine (task.py, engine.py) and no meaning of rows (grid_rows.py, trapless/stat).
+machine (vm_task.py, engine.py) and no meaning of rows (grid_rows.py, trapless/stat).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from trapless.base.console import Progress, Silent, TraplessError
 from trapless.experiments.collection import Row, RowStream, fault
-from trapless.model import plugin
+from trapless.model import plugin_choice
 from trapless.stock.kernel import Kernel
 from trapless.vm import lab, qemu
 from trapless.vm.initramfs import Packed
@@ -79,7 +79,7 @@ def pack(
     files = {
         IMAGE: (guest.image or guest.kernel.image).read_bytes(),
         ARCHIVE: archive.getvalue(),
-        LIBRARY: plugin.file(qemu.binary()).read_bytes(),
+        LIBRARY: plugin_choice.file(qemu.binary()).read_bytes(),
         MODELLED: modelled,
     }
     kernel = guest.kernel
@@ -103,7 +103,7 @@ def drive(task: Task, files: Mapping[str, bytes], folder: Path) -> Outcome:
         provenance=dict(task.provenance),
     )
     try:
-        model = plugin.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
+        model = plugin_choice.argument(folder / MODELLED, folder / OUTPUT, library=folder / LIBRARY)
         config = replace(task.config, plugins=(*task.config.plugins, model))
         image = kernel.image if task.starts_quickly else None
         guest = lab.Guest(kernel, Packed(files[ARCHIVE]), image)

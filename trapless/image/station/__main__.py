@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from trapless.image.station import order
+from trapless.image.station import boot_order
 from trapless.image.station.consoles import Consoles
 from trapless.image.station.station import Station
 
@@ -16,7 +16,7 @@ def main() -> int:
     """How the machine shall end, as a status."""
     with Consoles.active() as consoles:
         try:
-            return Station(order.parse(Path("/proc/cmdline").read_text()), consoles).go()
+            return Station(boot_order.parse(Path("/proc/cmdline").read_text()), consoles).go()
         except Exception:  # no one else shows it: init then leaves a shell
             consoles.say(traceback.format_exc())
             return 1

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.image.station import medium
+from trapless.image.station.boot_order import Order
 from trapless.image.station.consoles import Consoles
 from trapless.image.station.medium import SaveError
-from trapless.image.station.order import Order
 
 POWER_OFF, RESTART = 0, 64
 """The ends between which process 1 chooses by our status: trapless/vm/guest/alone.h."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.stub_memory import StubMemory
@@ -50,7 +50,7 @@ STATUS_ENDED = 3
 
 def program() -> Path:
     """The path of the sampler, as make builds it."""
-    return programs.find("sampler/trapless-sampler")
+    return built_programs.find("sampler/trapless-sampler")
 
 
 def own_cpu() -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Adds stacks up: for how long threads, and CPUs, were at each, as a recording keeps it.
 
-Owns the sums and their table in a recording, stacks.parquet. watch.py samples the stacks, and
+Owns the sums and their table in a recording, stacks.parquet. stack_watch.py samples the stacks, and
 flame.py shows the sums. Times are of the observing machine's clock: a sample stands for the time
 since the one before.
 """

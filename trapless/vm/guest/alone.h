@@ -5,7 +5,7 @@
 #ifndef TRAPLESS_GUEST_ALONE_H
 #define TRAPLESS_GUEST_ALONE_H
 
-#include "config.h"
+#include "guest_config.h"
 
 /* Statuses by which the command says what comes after it; any other one leads to a shell. */
 #define ALONE_POWER_OFF 0

@@ -26,10 +26,10 @@
 
 #include "alone.h"
 #include "channel.h"
-#include "config.h"
+#include "guest_config.h"
 #include "fail.h"
-#include "setup.h"
-#include "supervisor.h"
+#include "guest_setup.h"
+#include "supervised_command.h"
 
 #define CONFIG "/trapless/config"
 #define STATUS_CANNOT_EXECUTE 126

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trapless import cli, run
-from trapless.doctor import report
+from trapless.doctor import diagnosis
 from trapless.supervisor import control, ps
 
-PARTS = (cli, report, ps, run, control)
+PARTS = (cli, diagnosis, ps, run, control)
 """What commands import when they are called: here before the forks."""
 
 LIMIT_S = 600.0

@@ -4,7 +4,7 @@
  * told by the program's own auxiliary vector to look, as the program or as its interpreter, and
  * also in memory that can only be executed. A vector that names anything else, or nothing, changes
  * nothing, while the memory comes and goes as well; and who waits for a page that never comes can
- * be killed. tests/lab/supervisor/inside/musl.py has real programs.
+ * be killed. tests/lab/supervisor/inside/musl_programs.py has real programs.
  */
 #include <elf.h>
 #include <linux/userfaultfd.h>

@@ -19,7 +19,7 @@ from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sandbox.client import open_target
 from trapless.peek.stacks import flame, profile
-from trapless.peek.stacks.watch import StackWatch
+from trapless.peek.stacks.stack_watch import StackWatch
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

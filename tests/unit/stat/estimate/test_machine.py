@@ -8,7 +8,7 @@ import re
 import pytest
 
 from trapless.base.paths import repo_root
-from trapless.estimate import machine
+from trapless.estimate import estimated_machine
 
 RETPOLINES = "Mitigation: Retpolines; STIBP: disabled; RSB filling"
 IBRS = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling"
@@ -33,16 +33,19 @@ IBRS = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling"
     ],
 )  # fmt: skip
 def test_the_loop_is_built_as_the_kernel_protects_itself(mitigations, loop):
-    assert machine.loop_of(mitigations) == loop
-    assert loop in machine.LOOPS
+    assert estimated_machine.loop_of(mitigations) == loop
+    assert loop in estimated_machine.LOOPS
 
 
 def test_the_loops_are_those_that_are_built():
     header = (repo_root() / "stat" / "estimate" / "loop.h").read_text()
     built = re.findall(r"\bX\((\w+)\)", header.partition("ESTIMATE_LOOPS(X)")[2])
-    assert tuple(built) == machine.LOOPS
+    assert tuple(built) == estimated_machine.LOOPS
     rules = (repo_root() / "stat" / "Makefile.inc").read_text().replace("\\\n", " ")
-    assert tuple(re.findall(r"^ESTIMATE_LOOPS = (.*)$", rules, re.M)[0].split()) == machine.LOOPS
+    assert (
+        tuple(re.findall(r"^ESTIMATE_LOOPS = (.*)$", rules, re.M)[0].split())
+        == estimated_machine.LOOPS
+    )
 
 
 def write(root, path, text):
@@ -55,13 +58,13 @@ def a_machine(root, flags="fpu syscall"):
     write(root, "proc/cpuinfo", cpu + "\n" + cpu.replace(": 0", ": 1"))
     write(root, "proc/sys/kernel/osrelease", "6.18.1")
     write(root, "proc/loadavg", "0.01 0.02 0.03 1/100 4711")
-    write(root, f"{machine.VULNERABILITIES}/spectre_v2", RETPOLINES)
+    write(root, f"{estimated_machine.VULNERABILITIES}/spectre_v2", RETPOLINES)
     write(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance")
 
 
 def test_a_quiet_machine_is_described_and_all_is_pinned(tmp_path):
     a_machine(tmp_path)
-    found = machine.describe(1, tmp_path)
+    found = estimated_machine.describe(1, tmp_path)
     assert (found.processor, found.cpus, found.kernel) == ("Core of 2026", 2, "6.18.1")
     assert (found.hypervisor, found.governor, found.not_pinned) == ("", "performance", ())
     assert found.loop == "retpoline_plain"
@@ -74,8 +77,8 @@ def test_what_cannot_be_pinned_is_said(tmp_path):
     write(tmp_path, "sys/devices/system/cpu/cpufreq/boost", "1")
     write(tmp_path, "sys/devices/system/cpu/smt/active", "1")
     write(tmp_path, "proc/loadavg", "3.20 2 1 4/100 4711")
-    (tmp_path / machine.VULNERABILITIES / "spectre_v2").unlink()
-    found = machine.describe(1, tmp_path)
+    (tmp_path / estimated_machine.VULNERABILITIES / "spectre_v2").unlink()
+    found = estimated_machine.describe(1, tmp_path)
     assert found.hypervisor == "QEMU"
     said = "\n".join(found.not_pinned)
     for word in ("powersave", "boost", "SMT", "virtual machine", "mitigations", "3.20"):
@@ -83,6 +86,6 @@ def test_what_cannot_be_pinned_is_said(tmp_path):
 
 
 def test_a_machine_that_tells_nothing_is_described_as_that(tmp_path):
-    found = machine.describe(0, tmp_path)
+    found = estimated_machine.describe(0, tmp_path)
     assert (found.processor, found.cpus, found.hypervisor) == ("unknown", 0, "")
     assert any("frequency" in what for what in found.not_pinned)

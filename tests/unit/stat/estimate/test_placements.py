@@ -12,11 +12,11 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from trapless.base import programs
+from trapless.base import built_programs
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.cli import cli
-from trapless.estimate import commands, machine, placements, sums
+from trapless.estimate import commands, estimated_machine, placements, sums
 
 CPU = max(os.sched_getaffinity(0))
 BRIEF = ["--cpu", str(CPU), "--seconds", "0", "--rounds", "4"]
@@ -26,10 +26,10 @@ BRIEF = ["--cpu", str(CPU), "--seconds", "0", "--rounds", "4"]
 def program():
     target = f"build/{placements.BUILT}"
     subprocess.run(["make", "-s", target], cwd=repo_root(), check=True)
-    return programs.find(placements.BUILT)
+    return built_programs.find(placements.BUILT)
 
 
-@pytest.mark.parametrize("loop", machine.LOOPS)
+@pytest.mark.parametrize("loop", estimated_machine.LOOPS)
 def test_every_build_of_the_loop_runs_and_times_each_subject(program, tmp_path, loop):
     """The program itself checks each result: a loop that does not do the work ends it."""
     reading = placements.one(program, ["--loop", loop, "--folder", str(tmp_path), *BRIEF])

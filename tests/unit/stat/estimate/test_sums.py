@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from trapless.base.console import TraplessError
 from trapless.cli import cli
-from trapless.estimate import machine, placements, sums, text
+from trapless.estimate import estimate_text, estimated_machine, placements, sums
 from trapless.estimate.placements import Reading
 
 CLOCKS = 2.5
 """Clocks of the time-stamp counter in a nanosecond."""
-HERE = machine.Machine(
+HERE = estimated_machine.Machine(
     "Core of 2026", 8, 7, "6.18.1", "", {"spectre_v2": "Retpolines"}, "performance", ()
 )
 BEYOND, NOSYS, FIXED, EACH = 60.0, 80.0, 120.0, 10.0
@@ -32,7 +32,10 @@ def reading(factor: float = 1.0, uring: bool = True) -> Reading:
     ns |= {"beyond": BEYOND, "nosys": NOSYS}
     ns |= {call.subject: NOSYS + 20.0 * (i + 1) for i, call in enumerate(sums.CALLS)}
     ns |= {f"batch.n{n}": FIXED / n + EACH for n in sums.BATCHES}
-    ns |= {f"request.{loop}.n{sums.REQUEST_N}": 4.0 + i for i, loop in enumerate(machine.LOOPS)}
+    ns |= {
+        f"request.{loop}.n{sums.REQUEST_N}": 4.0 + i
+        for i, loop in enumerate(estimated_machine.LOOPS)
+    }
     if uring:
         ns |= {f"{k}.n{n}": 300.0 / n for k in ("uring.nop", "uring.read") for n in (1, 8, 32, 128)}
     ns["chain"] = 0.25
@@ -89,7 +92,7 @@ def test_a_batch_that_never_wins_says_never():
     median = {k: 400.0 if k.startswith("batch.") else v for k, v in slow.median.items()}
     found = made([replace(slow, median=median)] * 16)
     assert found.calls[0].break_even is None
-    assert "never" in "\n".join(text.lines(found, HERE))
+    assert "never" in "\n".join(estimate_text.lines(found, HERE))
 
 
 def test_sums_are_made_within_a_process_first():
@@ -115,7 +118,7 @@ def test_what_stands_beside_the_sums_does_not_forbid_them():
 
 
 def test_the_report_says_that_it_is_an_estimate_and_of_what():
-    said = "\n".join(text.lines(made(), HERE))
+    said = "\n".join(estimate_text.lines(made(), HERE))
     assert said.startswith("An estimate, and no measurement of the module")
     for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "76.0 ns", "from", "N=3"):
         assert word in said, word
@@ -123,15 +126,15 @@ def test_the_report_says_that_it_is_an_estimate_and_of_what():
 
 
 def test_a_machine_without_io_uring_says_why():
-    said = "\n".join(text.lines(made([reading(uring=False)] * 16), HERE))
+    said = "\n".join(estimate_text.lines(made([reading(uring=False)] * 16), HERE))
     assert "io_uring is not to be had here: Function not allowed" in said
 
 
 def test_json_has_each_figure_with_its_interval():
-    data = json.loads(json.dumps(text.as_json(made(), HERE)))
+    data = json.loads(json.dumps(estimate_text.as_json(made(), HERE)))
     assert data["kind"] == "estimate"
     assert data["trap"] == {"ns": 76.0, "low": 76.0, "high": 76.0, "least": 76.0}
-    assert set(data["request"]["ns"]) == set(machine.LOOPS)
+    assert set(data["request"]["ns"]) == set(estimated_machine.LOOPS)
     getpid = data["calls"]["getpid"]
     assert set(getpid["batch"]) == set(getpid["saved"]) == {f"n{n}" for n in sums.BATCHES}
     for value in (getpid["plain"], getpid["batch"]["n32"], getpid["saved"]["n32"]):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from trapless.base.console import Silent, TraplessError
 from trapless.cli import cli
 from trapless.image import build, disc, drivers, menu
-from trapless.image.station import order
+from trapless.image.station import boot_order
 from trapless.vm.initramfs import Initramfs
 
 
@@ -82,13 +82,13 @@ def test_a_disk_is_no_place_for_an_image():
 def test_every_entry_of_the_menu_gives_an_order_that_is_understood():
     text = menu.text("0123ABCD", "6.x", 30_000_000, "trapless.then=poweroff")
     entries = re.findall(r"\{ start (\S+) \}", text)
-    assert len(entries) == len(order.RUNS)
+    assert len(entries) == len(boot_order.RUNS)
     linux = re.search(r"^\tlinux (.*)$", text, re.M)[1]
     words = re.search(r'set words="(.*)"$', text, re.M)[1]
     for entry in entries:
         line = linux.replace("$words", words).replace("$1", entry)
         line = line.replace("$medium", "hd").replace("$supervisor", "off")
-        read = order.parse(line)
+        read = boot_order.parse(line)
         assert (read.complaints, read.mark, read.then) == ((), "0123ABCD", "poweroff")
         assert read.run == entry
 

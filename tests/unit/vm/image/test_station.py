@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from trapless.image.station import medium, order
+from trapless.image.station import boot_order, medium
 from trapless.image.station.consoles import Consoles
 from trapless.image.station.station import locked_down, slug
 
@@ -142,10 +142,10 @@ def test_a_failed_write_leaves_nothing_and_says_why(mounted, tmp_path, monkeypat
 
 def test_an_order_is_read_and_complaints_are_kept():
     line = f"BOOT_IMAGE=/x quiet trapless.mark={MARK} trapless.medium=cd trapless.run=full"
-    read = order.parse(f"{line} trapless.supervisor=off trapless.then=now mitigations=off")
+    read = boot_order.parse(f"{line} trapless.supervisor=off trapless.then=now mitigations=off")
     assert (read.run, read.mark, read.medium, read.supervisor) == ("full", MARK, "cd", "off")
     assert (read.then, read.least) == ("ask", "off")
-    assert order.parse("trapless.least=on").least == "on"
+    assert boot_order.parse("trapless.least=on").least == "on"
     assert read.complaints == ("trapless.then=now: not one of ask, poweroff, restart",)
 
 

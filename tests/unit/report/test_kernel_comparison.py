@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results of several kernels side by side: which calls, counts and claims differ."""
+
+from __future__ import annotations
+
+import doctest
+import shutil
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from trapless import cli
+from trapless.base.console import Silent
+from trapless.experiments import report_files
+from trapless.report import kernel_comparison, readme, saved_page
+from trapless.results import result_file
+from trapless.results.result_file import Metric
+
+
+def test_the_examples_hold():
+    assert doctest.testmod(kernel_comparison).failed == 0
+
+
+@pytest.fixture
+def two(chosen, tmp_path_factory):
+    """Results of one kernel, and of another one whose batches and one claim differ."""
+    other = tmp_path_factory.mktemp("kernels") / "other"
+    shutil.copytree(chosen, other)
+    result = result_file.load(other / "made-up")
+    metrics = {
+        **result.metrics,
+        "getppid.batch.n32.instructions": Metric(302.0, "instructions", "counted", 3),
+        "getppid.plain.n1.instructions": Metric(380.0, "instructions", "counted", 3),
+    }
+    claims = (replace(result.claims[0], holds=None, note="Not run."), *result.claims[1:])
+    changed = replace(result, kernel="4.5.6-other", metrics=metrics, claims=claims)
+    result_file.save(changed, other / "made-up")
+    return chosen, other
+
+
+def test_what_differs_is_said_and_nothing_else(two):
+    text = kernel_comparison.document([report_files.read(folder, Silent()) for folder in two])
+    assert "| call | 1.2.3-stock | 4.5.6-other |" in text
+    assert "| getppid: batch | 151 | 302 |" in text
+    assert "| getppid: plain call | 347 | 347 |" in text
+    assert "1 differ by more than 5%" in text
+    assert "| made-up getppid.batch.n32.instructions | 151 | 302 |" in text
+    assert "getppid.plain.n1" not in text  # by half a percent
+    assert "Of 3 claims that all of them judge, 1 are judged differently" in text
+    assert "| wsc-int: N = 2 | holds | open |" in text
+    assert "wsc-sysenter" not in text
+
+
+def test_equal_results_differ_in_nothing(chosen):
+    read = report_files.read(chosen, Silent())
+    text = kernel_comparison.document([read, read])
+    assert "0 differ by more than" in text and "0 are judged differently." in text
+
+
+@pytest.mark.slow
+def test_the_command_writes_it_beside_the_first_results(two):
+    folder, other = two
+    command = ["report", str(folder), "--compare", str(other)]
+    done = CliRunner().invoke(cli.cli, command)
+    assert done.exit_code == 0, done.output
+    assert "4.5.6-other" in (folder / kernel_comparison.NAME).read_text()
+    assert not (other / kernel_comparison.NAME).exists()
+    assert f"({folder.name}/{kernel_comparison.NAME})" in readme.generated(
+        report_files.read(folder, Silent()), folder.parent
+    )
+
+
+def test_the_page_of_published_results_has_what_a_reader_asks(chosen):
+    text = saved_page.document(report_files.read(chosen, Silent()), chosen.parent)
+    assert f"bin/trapless report {chosen.name} " in text
+    assert "| getpid | " not in text and "| getppid | 347 | 151 |" in text
+    assert "| wsc-sysenter | does not hold | N = 32 | N = 3 |" in text
+    assert "## made-up" in text and "`trapless evaluate made-up`" in text
+
+
+def test_a_change_of_any_metric_shows_on_the_page(chosen):
+    before = saved_page.document(report_files.read(chosen, Silent()), chosen.parent)
+    result = result_file.load(chosen / "made-up")
+    hidden = {**result.metrics, "a.b.c.ratio": Metric(1.0, "ratio", "measured")}
+    result_file.save(replace(result, metrics=hidden), chosen / "made-up")
+    one = saved_page.document(report_files.read(chosen, Silent()), chosen.parent)
+    hidden["a.b.c.ratio"] = Metric(2.0, "ratio", "measured")
+    result_file.save(replace(result, metrics=hidden), chosen / "made-up")
+    other = saved_page.document(report_files.read(chosen, Silent()), chosen.parent)
+    assert len({before, one, other}) == 3
+
+
+def test_a_folder_without_results_is_named(chosen, tmp_path_factory):
+    empty = tmp_path_factory.mktemp("empty")
+    done = CliRunner().invoke(cli.cli, ["report", str(chosen), "--compare", str(empty)])
+    assert str(empty) in str(done.exception)
+    assert not (chosen / kernel_comparison.NAME).exists()
+
+
+@pytest.mark.parametrize("other", ["--pack", "--verify"])
+def test_kernels_are_compared_in_a_report_alone(other, tmp_path):
+    archive = tmp_path / "a.tar.xz"
+    archive.touch()
+    folder = [] if other == "--verify" else [str(tmp_path)]
+    words = ["report", *folder, other, str(archive), "--compare", str(tmp_path)]
+    done = CliRunner().invoke(cli.cli, words)
+    assert done.exit_code == 2 and other in done.output
