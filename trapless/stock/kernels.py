@@ -32,6 +32,7 @@ class KernelSpec:
     metas: tuple[str, ...]  # packages that depend on the current image, best first
     series: str  # what the release begins with; empty takes any
     own_tools: bool = False  # its modules are built in an unpacked root with its own compiler
+    image_only: bool = False  # no module is built for it: it is a guest that peek reads
 
 
 BOOKWORM = ("bookworm", "bookworm-security", "bookworm-backports")
@@ -49,6 +50,19 @@ OTHERS: tuple[KernelSpec, ...] = (
     KernelSpec("6.12-cloud", BOOKWORM, ("linux-image-6.12-cloud-amd64",), "6.12."),
 )
 """Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
+
+BULLSEYE = ("bullseye", "bullseye-security")
+TRIXIE = ("trixie", "trixie-security")
+
+GUESTS: tuple[KernelSpec, ...] = (
+    KernelSpec("5.10", BULLSEYE, ("linux-image-amd64",), "5.10.", image_only=True),
+    KernelSpec("5.10-rt", BULLSEYE, ("linux-image-rt-amd64",), "5.10.", image_only=True),
+    KernelSpec("5.10-cloud", BULLSEYE, ("linux-image-cloud-amd64",), "5.10.", image_only=True),
+    KernelSpec("6.12-deb13", TRIXIE, ("linux-image-amd64",), "6.12.", image_only=True),
+    KernelSpec("newest-rt", ("sid",), ("linux-image-rt-amd64",), "", image_only=True),
+    KernelSpec("newest-cloud", ("sid",), ("linux-image-cloud-amd64",), "", image_only=True),
+)
+"""Kernels that the module is not built for, and that `trapless peek` reads."""
 
 DEBUG_SOURCES = {
     "debug": debug_kernel.Source(BOOKWORM, "linux-source-6.1"),
@@ -93,7 +107,7 @@ def parameters(kernel: Kernel) -> str:
 def resolve(name: str, progress: Progress) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
-    specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS)}
+    specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS, *GUESTS)}
     if name in debug_kernel.SPECS or name in specs:
         cache.need_plain_path(cache_dir())
     if name in debug_kernel.SPECS:
@@ -139,7 +153,7 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
         name=spec.name,
         release=release,
         image=find_image(root, release),
-        build_dir=root / "usr" / "src" / f"linux-headers-{release}",
+        build_dir=None if spec.image_only else root / "usr/src" / f"linux-headers-{release}",
         modules_dir=root / "lib" / "modules" / release,
         provenance=_provenance(packages),
         build_root=root if spec.own_tools else None,
@@ -160,7 +174,8 @@ def newest_image(spec: KernelSpec, archive: Archive) -> str:
 def wanted_packages(spec: KernelSpec, release: str, archive: Archive) -> list[Package]:
     """The packages to unpack: those of the kernel, and its build tools if it has its own."""
     image, headers = f"linux-image-{release}", f"linux-headers-{release}"
-    kernel = [p for p in archive.closure([image, headers]) if KERNEL_PACKAGES.match(p.name)]
+    names = [image] if spec.image_only else [image, headers]
+    kernel = [p for p in archive.closure(names) if KERNEL_PACKAGES.match(p.name)]
     tools = archive.closure([headers, *ROOT_TOOLS]) if spec.own_tools else []
     return list(dict.fromkeys([*kernel, *tools]))
 

@@ -173,7 +173,7 @@ def test_a_record_of_another_format_is_not_trusted(tmp_path: Path) -> None:
 
 
 def test_supported_kernels_have_distinct_names() -> None:
-    names = [spec.name for spec in (*kernels.SUPPORTED, *kernels.OTHERS)]
+    names = [spec.name for spec in (*kernels.SUPPORTED, *kernels.OTHERS, *kernels.GUESTS)]
     assert len(set(names)) == len(names)
     assert not debug_kernel.SPECS.keys() & set(names)
 

@@ -20,7 +20,15 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.orc import FRAME_POINTER, Kind, Orc, Register, Rule
+from trapless.peek.kernel.orc import (
+    AT_ENTRY,
+    AT_SAVED_REGISTERS,
+    FRAME_POINTER,
+    Kind,
+    Register,
+    Rule,
+    code_of,
+)
 from trapless.peek.kernel.tasks import COMM_BYTES, Entry, Walk
 from trapless.peek.kernel.user.user_stacks import (
     NO_USER_STACK,
@@ -153,7 +161,7 @@ class Unwinder:
     def __init__(self, target: Resolver, modules: Modules | None = None) -> None:
         self._target = target
         self._list = modules
-        self._orc = Orc(target, self._modules)
+        self._code = code_of(target, self._modules)
         self._bytes = stack_bytes(target)
         self._saved = {name: target.offset("pt_regs", name) for name in SAVED}
         self._iret = self._saved["ip"]
@@ -181,7 +189,7 @@ class Unwinder:
             return list(self._threads())
 
     def _begin(self) -> None:
-        self._orc.begin()
+        self._code.begin()
         if self._users is not None:
             self._users.begin()
 
@@ -324,12 +332,12 @@ class Unwinder:
         try:
             while len(addresses) < limits.FRAMES_MAX:
                 place = state.ip - (0 if state.signal else 1)
-                is_code = self._orc.is_code(place)
+                is_code = self._code.is_code(place)
                 if not is_code and (addresses or not state.signal):
                     break
                 addresses.append(place)
                 # Code that the kernel makes up as it runs, like that of BPF, has no rules.
-                rule = self._orc.rule(place) if is_code else None
+                rule = self._code.rule(place, state.bp) if is_code else None
                 if rule is not None and rule.kind is Kind.END:
                     ending = Ending.BOTTOM
                     break
@@ -343,6 +351,10 @@ class Unwinder:
                 before = state.sp
                 if self._step(state, rule, window):
                     ending = Ending.USER
+                    break
+                # A thread of the kernel has no registers of user mode.
+                if rule is AT_ENTRY or (rule is AT_SAVED_REGISTERS and state.ip == 0):
+                    ending = Ending.BOTTOM
                     break
                 same_stack = rule.kind is Kind.CALL and rule.sp in (Register.SP, Register.BP)
                 # A caller's frame lies above, or on another stack: of the thread that an interrupt,
@@ -409,9 +421,9 @@ class Unwinder:
         for at in range(state.sp, state.sp + WORD * SEARCHED_WORDS_MAX, WORD):
             value = window.word(at)
             place = value - 1
-            if not self._orc.is_code(place):
+            if not self._code.is_code(place):
                 continue
-            rule = self._orc.rule(place)
+            rule = self._code.rule(place, state.bp)
             if rule is None or rule.sp == Register.UNDEFINED:
                 continue
             if self._target.read(value - CALL_BYTES, 1)[0] == CALL:

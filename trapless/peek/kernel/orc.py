@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reads a kernel's unwind tables (ORC): for an instruction, where its function's caller is found.
+"""Tells for an instruction of the kernel where its function's caller is found: by the unwind tables
+(ORC), or by frame pointers in a kernel without tables.
 
 Owns the tables of the kernel and of its modules, and the form of their entries, which differs
 between kernels: the bit fields are where the kernel's types have them. kernel_stacks.py follows the
@@ -85,6 +86,13 @@ class Rule:
 
 FRAME_POINTER = Rule(Register.BP, 16, Register.PREV_SP, -16, Kind.CALL, False)
 """The rule for code without tables, as the kernel has it."""
+AT_SAVED_REGISTERS = Rule(Register.BP, -1, Register.UNDEFINED, 0, Kind.REGS, True)
+"""The rule for an odd frame pointer, by which the entry code of kernels with frame pointers tells
+where it has saved all registers."""
+AT_ENTRY = Rule(Register.SP, 0, Register.UNDEFINED, 0, Kind.REGS, True)
+"""The rule for the frame pointer 0: the caller is entry code, behind which the registers lie."""
+FRAME_SET_UP, FRAME_SET_UP_BYTES = bytes.fromhex("554889e5"), 16
+"""push %rbp; mov %rsp,%rbp: near the beginning of a function that keeps a frame pointer."""
 
 
 class _Form:
@@ -171,25 +179,12 @@ class _Table:
         return None if number < 0 else self.entries[number * size : (number + 1) * size]
 
 
-class Orc:
-    """The unwind tables of one kernel, each read when it is needed first. One thread."""
+class Code:
+    """The code of a kernel and of its modules: where a stack may lead. One thread."""
 
     def __init__(self, target: Resolver, modules: Callable[[], Modules]) -> None:
-        if not all(map(target.has_symbol, TABLES)):
-            raise PeekError(
-                f"{target.release} has no unwind tables (CONFIG_UNWINDER_ORC): its stacks cannot "
-                "be read"
-            )
         self._target, self._modules = target, modules
-        self._form = _Form(target)
-        self._rules: dict[int, Rule | None] = {}  # of the image, by address
-        self._of_modules: dict[int, tuple[Module, _Table | None]] = {}  # by the module's identity
-        self._bytes = 0
         self._is_fresh = False
-        start, stop, entries = map(target.symbol, TABLES)
-        self._image = self._read(start, (stop - start) // PLACE_BYTES, entries)
-        beginning = self._image.find(target.symbol(FUNCTION), self._form.size)
-        self._form.choose_numbering(target.release, beginning)
         self._code = [
             (target.symbol(begin), target.symbol(end))
             for begin, end in CODE
@@ -204,10 +199,60 @@ class Orc:
         """Whether an address is in the code of the kernel or of a module."""
         return self._in_image(address) or self._module(address) is not None
 
+    def rule(self, address: int, bp: int) -> Rule | None:
+        """The rule for the instruction at an address, with that value in the register BP; None for
+        code without one."""
+        raise NotImplementedError
+
     def _in_image(self, address: int) -> bool:
         return any(begin <= address < end for begin, end in self._code)
 
-    def rule(self, address: int) -> Rule | None:
+    def _module(self, address: int) -> Module | None:
+        modules = self._modules()
+        module = modules.known(address)
+        if module is None and address >> 63 and not self._is_fresh:
+            self._is_fresh = True
+            modules.refresh()
+            module = modules.known(address)
+        return module
+
+
+class FramePointers(Code):
+    """The rules of a kernel whose every function keeps a frame pointer."""
+
+    def rule(self, _address: int, bp: int) -> Rule | None:
+        if bp == 0:
+            return AT_ENTRY
+        return AT_SAVED_REGISTERS if bp & 1 else FRAME_POINTER
+
+
+def code_of(target: Resolver, modules: Callable[[], Modules]) -> Code:
+    """How a kernel's stacks are unwound; PeekError where it can be done in no way."""
+    if all(map(target.has_symbol, TABLES)):
+        return Orc(target, modules)
+    if FRAME_SET_UP in target.read(target.symbol(FUNCTION), FRAME_SET_UP_BYTES):
+        return FramePointers(target, modules)
+    raise PeekError(
+        f"{target.release} has neither unwind tables (CONFIG_UNWINDER_ORC) nor frame pointers "
+        "(CONFIG_UNWINDER_FRAME_POINTER): its stacks cannot be read"
+    )
+
+
+class Orc(Code):
+    """The unwind tables of one kernel, each read when it is needed first. One thread."""
+
+    def __init__(self, target: Resolver, modules: Callable[[], Modules]) -> None:
+        super().__init__(target, modules)
+        self._form = _Form(target)
+        self._rules: dict[int, Rule | None] = {}  # of the image, by address
+        self._of_modules: dict[int, tuple[Module, _Table | None]] = {}  # by the module's identity
+        self._bytes = 0
+        start, stop, entries = map(target.symbol, TABLES)
+        self._image = self._read(start, (stop - start) // PLACE_BYTES, entries)
+        beginning = self._image.find(target.symbol(FUNCTION), self._form.size)
+        self._form.choose_numbering(target.release, beginning)
+
+    def rule(self, address: int, _bp: int) -> Rule | None:
         """The rule for the instruction at an address; None for code without tables."""
         if not self._in_image(address):
             module = self._module(address)
@@ -223,15 +268,6 @@ class Orc:
         limits.spend()
         entry = table.find(address, self._form.size)
         return None if entry is None else self._form.rule(entry)
-
-    def _module(self, address: int) -> Module | None:
-        modules = self._modules()
-        module = modules.known(address)
-        if module is None and address >> 63 and not self._is_fresh:
-            self._is_fresh = True
-            modules.refresh()
-            module = modules.known(address)
-        return module
 
     def _table(self, module: Module) -> _Table | None:
         if id(module) not in self._of_modules:

@@ -133,8 +133,42 @@ def test_table_of_a_module_that_claims_too_much_is_not_read(count, tmp_path):
     assert found[2] == ("kthread", Ending.LOST, WHOLE[2][2][:2])
 
 
-def test_kernel_without_tables_says_so(tmp_path):
-    kernel = ToyKernel()
+def without_tables(kernel: ToyKernel) -> ToyKernel:
     kernel.ram = kernel.ram.replace(b"__start_orc", b"__other_orc")
-    with opened(kernel, tmp_path) as target, pytest.raises(PeekError, match="no unwind tables"):
+    return kernel
+
+
+def test_kernel_without_tables_or_frame_pointers_says_so(tmp_path):
+    with (
+        opened(without_tables(ToyKernel()), tmp_path) as target,
+        pytest.raises(PeekError, match=r"neither unwind tables .* nor frame pointers"),
+    ):
         target.thread_stacks()
+
+
+@pytest.mark.parametrize(("cs", "ending"), [(0x33, Ending.USER), (0, Ending.BOTTOM)])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_kernel_without_tables_is_unwound_by_frame_pointers(cs, ending, encoded, tmp_path):
+    """schedule_timeout() calls schedule(); an interrupt of the entry code has met the former."""
+    kernel = without_tables(ToyKernel())
+    names = kernel.symbols
+    kernel.put(kernel.physical(names["schedule"]), bytes.fromhex("f30f1efa 554889e5"))
+    frame = names["stack_6"] + 0x300
+    saved = frame + 0x100
+    outermost = saved + 1 if encoded else 0
+
+    def words(at: int, *values: int) -> None:
+        kernel.put(kernel.physical(at), struct.pack(f"<{len(values)}Q", *values))
+
+    words(frame, saved - 16, names["schedule_timeout"] + 0x10)
+    words(saved - 16, outermost, names["toy_entry"] + 1)
+    words(saved, *[0] * 21)
+    with opened(kernel, tmp_path) as target:
+        at = {name: target.offset("pt_regs", name) for name in SAVED}
+        words(saved + at["cs"], cs)
+    with opened(kernel, tmp_path) as target:
+        values = {**dict.fromkeys(SAVED, 0), "ip": names["schedule"] + 8, "sp": frame - 8}
+        (cpu,) = target.cpu_stacks([CpuRegisters(0, False, {**values, "bp": frame})])
+        shown = [str(target.name_of(one)) for one in cpu.stack.addresses]
+    assert shown == ["schedule+0x8", "schedule_timeout+0xf", "toy_entry"]
+    assert cpu.stack.ending is ending
