@@ -3,7 +3,7 @@
  * Physical addresses are found in a file that leaves out the hole below 4 GiB; addresses in the
  * hole, past the end, or across either are refused, and so are files that hold no memory.
  */
-#include "memory.h"
+#include "plan_memory.h"
 
 #define GIB (1ull << 30)
 

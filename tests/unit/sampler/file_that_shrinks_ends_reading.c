@@ -4,7 +4,7 @@
  * look where only the last page's end is; it never ends the process. A load elsewhere that is
  * wrong still does.
  */
-#include "memory.h"
+#include "plan_memory.h"
 
 #define SIZE (64u << 10)
 

@@ -3,7 +3,7 @@
  * A plan means what it says; one that is not exactly of the form is refused with the line that is
  * wrong, whatever bytes it holds.
  */
-#include "memory.h"
+#include "plan_memory.h"
 
 static const char whole[] =
 	"trapless-plan 1  # a comment\n"

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "clock.h"
-#include "memory.h"
+#include "plan_memory.h"
 #include "run_times.h"
 
 static volatile uint64_t *region;

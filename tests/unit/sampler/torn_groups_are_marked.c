@@ -3,7 +3,7 @@
  * Whatever a writer does meanwhile, a group that is not marked as torn is one that the writer left
  * behind as a whole. Pointers are followed where they lead into memory, and only there.
  */
-#include "memory.h"
+#include "plan_memory.h"
 
 #define SAMPLES 200000u
 
