@@ -14,7 +14,7 @@ import struct
 
 import pytest
 
-from trapless.peek import bounds as bounds_file
+from trapless.peek.check import bounds as bounds_file
 from trapless.peek.check.register_stacks import Stack
 from trapless.peek.check.witness import Difference, Findings, Verdict, read, tables
 from trapless.peek.errors import PeekError

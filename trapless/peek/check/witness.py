@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trapless.peek.bounds import bounds
+from trapless.peek.check.bounds import bounds
 from trapless.peek.check.register_stacks import Stack, Unwinder
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.drgn_program import program
