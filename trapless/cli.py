@@ -27,6 +27,7 @@ from trapless.estimate.commands import estimate
 from trapless.experiments.commands import evaluate, report
 from trapless.image.commands import image
 from trapless.peek.commands import peek
+from trapless.peek.diagnosis import commands as diagnosis
 from trapless.peek.serve.serve_command import serve
 from trapless.stat.commands import stat
 from trapless.supervisor.commands import ps, switch, switch_flags
@@ -328,6 +329,8 @@ cli.add_command(evaluate)
 cli.add_command(image)
 cli.add_command(peek)
 peek.add_command(serve)
+for command in (diagnosis.why, diagnosis.ps, diagnosis.stacks, diagnosis.dmesg):
+    peek.add_command(command)
 cli.add_command(report)
 cli.add_command(stat)
 cli.add_command(switch)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trapless.peek.sampling.code_names import Names
 
 CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
+IMAGE = f"{__name__}.image"
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -91,6 +92,22 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def target_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the file of a machine's memory as a plain argument, which stands for --ram."""
+
+    def kept(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+        context.meta[IMAGE] = value
+
+    return click.argument(
+        "image",
+        required=False,
+        type=click.Path(path_type=Path),
+        metavar="[FILE]",
+        expose_value=False,
+        callback=kept,
+    )(command)
+
+
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options of the sampler; `longest_us` is the longest interval in µs."""
     interval = click.option(
@@ -114,7 +131,12 @@ def machine() -> Machine:
     """The machine that the options name, or the only one here."""
     from trapless.peek import machines, waiting
 
-    options = dict(click.get_current_context().meta[CHOICE])
+    meta = click.get_current_context().meta
+    options = dict(meta[CHOICE])
+    if meta.get(IMAGE) is not None:
+        if options["ram"] is not None:
+            raise click.UsageError(f"--ram and {meta[IMAGE]} each name a file; give one of them")
+        options["ram"] = meta[IMAGE]
     wait_s = options.pop("wait")
     given = [f"--{name}" for name in ("ram", "pid", "vm", "gdb") if options[name] is not None]
     if options["vm"] == "":

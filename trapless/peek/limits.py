@@ -139,6 +139,16 @@ TRACKS_MAX = 1 << 18
 SLICES_OPEN_MAX = 64
 """Nested interrupts on a CPU: a real CPU has a handful."""
 
+LINKS_MAX = 1 << 16
+"""Links of one list of the kernel: of waiters, of work, of disks, of file systems."""
+LOG_RECORDS_BITS, LOG_BYTES_BITS, LOG_RECORD_BYTES_MAX = 20, 25, 1024
+"""The kernel's log: stock kernels have 2^12 records of 88 bytes, and 2^17 bytes of text."""
+LOG_RECORDS_MAX, LOG_LINES_MAX = 1 << LOG_RECORDS_BITS, 1 << 16
+DISK_REQUESTS_MAX = 1 << 16
+"""Requests of one disk: its driver allows some hundred in each queue."""
+VERDICTS_MAX, EVIDENCE_MAX, NAMED_MAX = 100, 40, 4
+"""Verdicts, the lines of evidence of each, and the threads that one sentence names."""
+
 # ---- Recordings. The memory that reading one may take is in sampling/recording.py. ---------------
 
 GROUPS_MAX = 64
@@ -189,6 +199,8 @@ STACKS = Bound("the walk of the threads' stacks", 4.0, 4_000_000, 1 << 30)
 USER_STACKS = Bound("the walk of the stacks in user mode", 2.0, 2_000_000, 256 << 20)
 USER_FILE = Bound("reading the functions of a program", 0.5, 500_000, 64 << 20)
 MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
+LOG = Bound("reading the kernel's log", 4.0, 1_000_000, 256 << 20)
+DIAGNOSIS = Bound("the search for what hangs", 5.0, 4_000_000, 1 << 30)
 TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 
 

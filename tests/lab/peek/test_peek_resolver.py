@@ -25,7 +25,7 @@ from drgn.helpers.linux.printk import get_dmesg
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
 from tests.lab.peek.watched_guest import folder_of_memory, peek, started_by
-from trapless.peek.kernel.drgn_program import VARIABLES, program
+from trapless.peek.check.drgn_program import VARIABLES, program
 from trapless.peek.machines import Image, Machine
 from trapless.vm import lab
 

@@ -97,10 +97,12 @@ def folder_of_memory() -> Iterator[Path]:
 
 
 @contextmanager
-def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Guest]:
+def guest(
+    folder: Path, *files: tuple[Path, str], boots: bool = True, **options: Any
+) -> Iterator[Guest]:
     """Run a guest during a test. `options` are LabConfig's, and `files` are put into its root.
 
-    With shared_memory=None it shares none.
+    With shared_memory=None it shares none. One that does not boot is not waited for.
     """
     options = {
         "shared_memory": folder / "ram",
@@ -124,7 +126,8 @@ def guest(folder: Path, *files: tuple[Path, str], **options: Any) -> Iterator[Gu
         watchdog.start()
         try:
             running = Guest(folder, process, shared=config.shared_memory is not None)
-            running.say("true")
+            if boots:
+                running.say("true")
             yield running
         finally:
             watchdog.cancel()

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MODULES_VIRTUAL, ToyKernel
 from trapless.peek import commands
-from trapless.peek.kernel.drgn_program import program
+from trapless.peek.check.drgn_program import program
 from trapless.peek.kernel.target import Target
 
 pytestmark = pytest.mark.usefixtures("own_cache")

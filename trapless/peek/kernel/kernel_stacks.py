@@ -185,10 +185,23 @@ class Unwinder:
         unwound again.
         """
         with limits.within(limits.Budget(limits.STACKS)):
-            self._begin()
+            self.begin()
             return list(self._threads())
 
-    def _begin(self) -> None:
+    def kernel_stack(self, walk: Walk, entry: Entry) -> Stack | None:
+        """The stack in the kernel of one thread; None where it is on a CPU, or ran meanwhile.
+
+        The caller has a budget, and has begun.
+        """
+        seen = self._members.read(walk, entry)
+        if seen.on_cpu or seen.state & DEAD:
+            return None
+        stack, _ = self._inactive(walk, seen)
+        after = self._members.read(walk, entry)
+        return None if after.on_cpu or after.moment != seen.moment else stack
+
+    def begin(self) -> None:
+        """Begin to read the stacks of this moment."""
         self._code.begin()
         if self._users is not None:
             self._users.begin()
@@ -293,7 +306,7 @@ class Unwinder:
         target, found = self._target, list[CpuStack]()
         current = percpu_word(target, "current_task")
         with limits.within(limits.Budget(limits.STACKS)):
-            self._begin()
+            self.begin()
             for one in registers:
                 if one.cpu not in target.percpu_bases:
                     continue

@@ -182,3 +182,13 @@ class Target(Resolver):
 
 def _with_distance(name: GuestText, distance: int) -> GuestText:
     return GuestText.stored(f"{name}+{distance:#x}") if distance else name
+
+
+def function_of(name: str) -> str:
+    """The function in the name of a place, with its module.
+
+    >>> function_of("e1000_intr+0x40 [e1000]"), function_of("schedule")
+    ('e1000_intr [e1000]', 'schedule')
+    """
+    symbol, _, module = name.partition(" ")
+    return f"{symbol.split('+')[0]} {module}".strip()

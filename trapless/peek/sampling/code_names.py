@@ -16,7 +16,7 @@ import pyarrow as pa
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.kallsyms import MASK
-from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.target import Target, function_of
 from trapless.peek.sampling.recording import Recorder, Recording
 from trapless.peek.sampling.sample_rows import Rows
 
@@ -89,13 +89,3 @@ def from_symbols(recording: Recording, addresses: Iterable[int]) -> dict[int, Gu
 def name_in(names: Mapping[int, GuestText], address: int) -> str:
     """The function that an address is in, by `names`; the address itself without a name."""
     return function_of(str(names.get(address, f"{address:#x}")))
-
-
-def function_of(name: str) -> str:
-    """The function in the name of a place, with its module.
-
-    >>> function_of("e1000_intr+0x40 [e1000]"), function_of("schedule")
-    ('e1000_intr [e1000]', 'schedule')
-    """
-    symbol, _, module = name.partition(" ")
-    return f"{symbol.split('+')[0]} {module}".strip()

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.target import Target
-from trapless.peek.sampling.code_names import function_of
+from trapless.peek.kernel.target import Target, function_of
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import Recorder, Recording
 

@@ -25,6 +25,9 @@ from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
+from trapless.peek.kernel.health.kernel_log import Record
+from trapless.peek.kernel.health.processes import Process
+from trapless.peek.kernel.health.verdicts import Cause, Look, Processor, Verdict
 from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kernel_stacks import (
     CpuRegisters,
@@ -413,6 +416,49 @@ class SandboxedTarget(Target):
             for cpu, pid, group, comm, ending, addresses, user in cpus
             if user < len(users)
         ]
+
+    def log(self, after: int = -1) -> list[Record]:
+        """The records of the kernel's log after the one with that sequence number."""
+        return [
+            Record(sequence, time_ns, level, tuple(lines))
+            for sequence, time_ns, level, lines in self._resolver.ask("log", after)
+        ]
+
+    def processes(self, *, every_thread: bool) -> list[Process]:
+        """The first thread of each process, or every thread, as processes.py reads them."""
+        return [
+            Process(pid, group, str(state), ms / 1000, cpu, comm, str(place), command)
+            for pid, group, state, ms, cpu, comm, place, command in self._resolver.ask(
+                "processes", every_thread
+            )
+        ]
+
+    def look(self, longer_s: float) -> Look:
+        """What hangs for longer than some seconds, by one look, as diagnosis.py judges."""
+        answer = self._resolver.ask("look", round(longer_s * 1000))
+        uptime_ms, jiffies, threads, processors, verdicts, notes = answer
+        causes = {str(one): one for one in Cause}
+        return Look(
+            uptime_ms / 1000,
+            jiffies,
+            threads,
+            tuple(
+                Processor(number, online, idle, pid, str(comm), clock, runnable, held_ms / 1000)
+                for number, online, idle, pid, comm, clock, runnable, held_ms in processors
+            ),
+            tuple(
+                Verdict(
+                    causes.get(str(cause), Cause.BLOCKED),
+                    str(text),
+                    ms / 1000,
+                    str(subject),
+                    tuple(map(str, evidence)),
+                    tuple(cpus),
+                )
+                for cause, text, ms, subject, evidence, cpus in verdicts
+            ),
+            tuple(map(str, notes)),
+        )
 
 
 def _user_stacks(

@@ -164,6 +164,25 @@ USER_STACK = row(
 """Whether it is whole, whether it is of an earlier moment, and the numbers of its names."""
 USER_STACKS = several(USER_STACK, limits.STACKS_MAX + 1)
 
+U63 = number(0, (1 << 63) - 1)
+LINES = several(text, limits.EVIDENCE_MAX)
+LOOK = row(
+    *(U63, ADDRESS, U63),  # uptime in ms, the clock of ticks, how many threads
+    several(
+        row(
+            *(number(0, limits.CPUS_MAX), truth, truth, PID, text),
+            *(ADDRESS, number(0, U32_MAX), U63),  # its clock, its run queue, held in ms
+        ),
+        limits.CPUS_MAX,
+    ),
+    several(
+        # The cause, the sentence, how long in ms, the subject, the evidence, and the CPUs.
+        row(text, text, U63, text, LINES, several(number(0, limits.CPUS_MAX), limits.CPUS_MAX)),
+        limits.VERDICTS_MAX,
+    ),
+    LINES,
+)
+
 ANSWERS: Mapping[str, Form] = {
     "open": OPENED,
     "address": ADDRESS,
@@ -207,5 +226,14 @@ ANSWERS: Mapping[str, Form] = {
         ),
     ),
     "threads": several(row(PID, PID, text, PID, truth), limits.THREADS_MAX),
+    "log": several(
+        row(ADDRESS, ADDRESS, number(0, 7), several(text, limits.LOG_LINES_MAX)),
+        limits.LOG_RECORDS_MAX,
+    ),
+    "processes": several(
+        row(*(PID, PID, text, U63, number(0, limits.CPUS_MAX)), *(text, text, text)),
+        limits.THREADS_MAX,
+    ),
+    "look": LOOK,
 }
 """The form of the answer to each question."""

@@ -16,6 +16,7 @@ from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel.health import diagnosis, kernel_log, processes
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
@@ -225,6 +226,47 @@ def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
     return [*users.tables(), cpus]
 
 
+def _log(target: Target, after: int) -> object:
+    return [
+        [one.sequence, one.time_ns, one.level, list(map(str, one.lines))]
+        for one in kernel_log.read(target, after)[-limits.LOG_RECORDS_MAX :]
+    ]
+
+
+def _processes(target: Target, every_thread: bool) -> object:
+    return [
+        [
+            *(one.pid, one.group, one.state, _ms(one.seconds), one.cpu),
+            *(str(one.comm), one.place, str(one.command)),
+        ]
+        for one in processes.processes(target, every_thread=every_thread)
+    ]
+
+
+def _look(target: Target, longer_ms: int) -> object:
+    found = diagnosis.look(target, longer_ms / 1000)
+    processors = [
+        [
+            *(one.number, one.is_online, one.is_idle, one.pid, one.comm),
+            *(one.clock_ns, one.runnable, _ms(one.held_s)),
+        ]
+        for one in found.processors
+    ]
+    verdicts = [
+        [
+            *(str(one.cause), one.text, _ms(one.seconds), one.subject),
+            *(list(one.evidence[: limits.EVIDENCE_MAX]), list(one.cpus)),
+        ]
+        for one in found.verdicts
+    ]
+    numbers = [_ms(found.uptime_s), found.jiffies, found.threads]
+    return [*numbers, processors, verdicts, list(found.notes[: limits.EVIDENCE_MAX])]
+
+
+def _ms(seconds: float) -> int:
+    return min(max(round(seconds * 1000), 0), (1 << 63) - 1)
+
+
 QUESTIONS: dict[str, Callable[..., object]] = {
     "address": lambda target, name: target.symbols.address(name),
     "has": lambda target, name: target.symbols.has(name),
@@ -242,4 +284,7 @@ QUESTIONS: dict[str, Callable[..., object]] = {
     "threads": _threads,
     "thread_stacks": _thread_stacks,
     "cpu_stacks": _cpu_stacks,
+    "log": _log,
+    "processes": _processes,
+    "look": _look,
 }

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from trapless import __version__
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.health.verdicts import Cause
 from trapless.peek.sampling.sample_rows import Flag
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.observed_vm import ObservedVm, State
@@ -61,6 +62,11 @@ def _cpu_seconds(vm: ObservedVm) -> Samples:
             yield (number, state), seconds
 
 
+def _cause(vm: ObservedVm) -> Samples:
+    if vm.state is State.STUCK:
+        yield (str(vm.cause or UNKNOWN),), 1.0
+
+
 def _judged(value: str) -> Callable[[ObservedVm], Samples]:
     def read(vm: ObservedVm) -> Samples:
         for number, cpu in vm.tally.cpus.items():
@@ -93,6 +99,7 @@ def _flagged(flag: Flag) -> Callable[[ObservedVm], Samples]:
     return lambda vm: _one(vm.tally.flags[flag])
 
 
+UNKNOWN = "unknown"
 COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 FAMILIES = (
     Family(
@@ -110,6 +117,14 @@ FAMILIES = (
         "booting, restarting, ended. The page has the reason.",
         ("state",),
         _states,
+    ),
+    Family(
+        "trapless_vm_stuck_cause",
+        GAUGE,
+        f"1 for the likeliest cause of a machine that is stuck: {', '.join(Cause)}, or {UNKNOWN}. "
+        "The page has it in words, and `trapless peek why` all others.",
+        ("cause",),
+        _cause,
     ),
     Family(
         "trapless_vm_info",

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel.health.verdicts import Cause, Verdict
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.serve.kernel_history import KernelHistory
 from trapless.peek.serve.opener import Found, Opener
@@ -114,6 +115,7 @@ class ObservedVm:
     def __init__(self, found: Found, title: str, settings: Settings) -> None:
         self.found, self.title, self.settings = found, title, settings
         self.state, self.reason = State.WAITING, ""
+        self.cause: Cause | None = None  # why it is stuck, where that is known
         self.release: GuestText | None = None
         self.releases: dict[GuestText, None] = {}  # that may become labels
         self.probes: str | None = None
@@ -151,6 +153,12 @@ class ObservedVm:
         """Note a change, once."""
         with self.settings.lock:
             self._say(state, reason)
+
+    def explain(self, verdict: Verdict | None, otherwise: str) -> None:
+        """Note why it is stuck."""
+        with self.settings.lock:
+            self._say(State.STUCK, otherwise if verdict is None else verdict.text)
+            self.cause = None if verdict is None else verdict.cause
 
     def see(self, kernel: ServedKernel) -> None:
         """A kernel was opened."""
@@ -200,4 +208,4 @@ class ObservedVm:
         if (state, line) != (self.state, self.reason):
             release = f" {self.release}" if state is State.SAMPLED else ""
             self.settings.note(f"{self.title}: {state}{release}{f': {line}' if line else ''}")
-        self.state, self.reason = state, line
+        self.state, self.reason, self.cause = state, line, None

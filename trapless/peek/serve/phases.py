@@ -22,8 +22,10 @@ import numpy as np
 
 from trapless.base.console import TraplessError
 from trapless.peek import limits
+from trapless.peek.diagnosis.two_looks import stuck_verdict
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health.verdicts import Verdict
 from trapless.peek.sampling.boots import Boots, successor
 from trapless.peek.sampling.code_names import CODE, Names
 from trapless.peek.sampling.record import source_of
@@ -223,6 +225,7 @@ class Sampled:
         self._host: dict[int, tuple[int, int]] = {}
         self._source: Source | None = None  # of what is recorded
         self._unnamed: set[int] = set()
+        self._is_explained = False  # why the kernel is stuck
         vm.begin(kernel)
 
     @property
@@ -285,13 +288,26 @@ class Sampled:
             vm.restart()
             self._stop()
             return
-        vm.say(*((State.STUCK, STUCK) if stuck else (State.SAMPLED, "")))
+        if not stuck:
+            self._is_explained = False
+            vm.say(State.SAMPLED)
+        elif not self._is_explained:
+            self._is_explained = True
+            vm.say(State.STUCK, STUCK)
+            self._submit(self._explain, lambda found: vm.explain(found, STUCK))
+            return
         changed = signs != self._signs
         if now >= vm.replans.due_s and (changed or self._unnamed):
             vm.replans.begin()
             self._submit(lambda: self._ask_again(changed), self._replanned)
         elif now - vm.replans.due_s >= STABLE_S:
             vm.replans.shorten()
+
+    def _explain(self) -> Verdict | None:
+        """In a worker: what hangs in a kernel that is stuck, as far as its memory shows."""
+        opened = self._opened
+        with opened.kernel.awake():
+            return stuck_verdict(opened.kernel, opened.boots.still_s)
 
     def _ask_again(self, changed: bool) -> bool:
         """In a worker: name new addresses; whether the plan must be another one."""

@@ -45,7 +45,11 @@ def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
         CpuRegisters(
             one.cpu,
             one.user,
-            {"ip": one.rip, **{key: one.general[name] for key, name in NAMES.items()}},
+            {
+                "ip": one.rip,
+                "flags": one.rflags,
+                **{key: one.general[name] for key, name in NAMES.items()},
+            },
         )
         for one in told
     ]
@@ -79,7 +83,10 @@ class StubStops:
                 CpuRegisters(
                     one.cpu,
                     one.user,
-                    {key: one.general.get(f"r{key}", one.general.get(key, 0)) for key in SAVED},
+                    {
+                        key: one.general.get(f"r{key}", one.general.get(key, 0))
+                        for key in (*SAVED, "flags")
+                    },
                 )
                 for one in self._memory.stub.registers()
             ]

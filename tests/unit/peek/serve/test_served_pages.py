@@ -32,7 +32,7 @@ from trapless.peek.serve.web import Address, Server
 
 HOSTILE = b'\x1b[2J<b>\n"\\'
 INTERVAL_NS = 2_000_000
-UNITS = {"up", "state", "info", "seconds", "tasks", "samples", "bytes", "failing"}
+UNITS = {"up", "state", "cause", "info", "seconds", "tasks", "samples", "bytes", "failing"}
 COUNTED = {"reboots", "failures", "switches", "processes", "threads", "vms", "errors"}
 """What a metric counts is its unit."""
 RULES = Path(inventory_file.__file__).parent / "prometheus"

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`peek why` names the cause of each planted hang first, and is silent about healthy machines.
+
+A module of the tests (tests/lab/modules/hang) makes most hangs, one after the other in one guest,
+and lets them go again: in between nothing hangs. Hangs that no guest survives have one of their
+own. `make test` has some of each kind on the newest kernel, and `make matrix` all of them on all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.command import LIMIT_S, ROOT, wait_until
+from tests.lab.peek.test_peek_serve import daemon
+from tests.lab.peek.watched_guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek
+from trapless.base.console import Silent
+from trapless.peek.emulator import emulator_of
+from trapless.stock import kbuild, kernels
+from trapless.vm.qmp import Monitor
+
+pytestmark = [pytest.mark.tool, pytest.mark.timeout(2 * GUEST_LIMIT_S)]
+
+MODULE = ROOT / "tests/lab/modules/hang"
+PREPARE = """
+insmod /hang.ko; mount -t debugfs none /sys/kernel/debug 2>/dev/null
+echo 0 >/proc/sys/kernel/panic_on_oops; echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+for one in /sys/kernel/debug/sched/fair_server/*/runtime; do echo 0 >$one; done 2>/dev/null
+"""
+SEED = "/sys/module/hang/parameters/seed"
+LONG_S = 3
+"""The least time of a hang here: tests wait for it again and again."""
+STILL_S = 120
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A hang that is planted, and what the first line says of it."""
+
+    name: str
+    cause: str
+    words: tuple[str, ...]
+    needs: str = ""  # a thread of kernels that can hang so
+
+    @property
+    def seed(self) -> str:
+        return f"echo {self.name} >{SEED}"
+
+    @property
+    def end(self) -> str:
+        return f"echo end >{SEED}"
+
+
+HANGS = (
+    Hang("chain", "lock", ("hang_root", "holds a lock", "hang_leaf")),
+    Hang("abba", "deadlock", ("hang_ab", "hang_ba", "each other")),
+    Hang("spin", "cpu_held", ("CPU 1", "hang_spinner")),
+    Hang("interrupts", "interrupts_off", ("CPU 1", "hang_spinner", "interrupt")),
+    Hang("rcu", "rcu", ("hang_reader",), needs="rcu_preempt"),
+    Hang("work", "work", ("wait_in_work", "hang_ordered")),
+    Hang("oops", "oops", ("hang_victim", "NULL pointer")),
+)
+"""Those of `make test`, the last ones such as leave something behind."""
+MORE = (
+    Hang("mutex", "lock", ("hang_holder", "holds a lock", "hang_waiter1", "hang_waiter2")),
+    Hang("abbcca", "deadlock", ("hang_ab", "hang_bc", "hang_ca")),
+    Hang("itself", "deadlock", ("hang_itself", "itself")),
+    Hang("rwsem_written", "lock", ("hang_writer", "holds a lock", "hang_reader")),
+    Hang("rwsem_read", "lock", ("hang_writer", "others read", "hang_reader")),
+    Hang("rt_mutex", "lock", ("hang_holder", "holds a lock", "hang_waiter")),
+    Hang("semaphore", "lock", ("hang_waiter", "semaphore")),
+    Hang("lost_wakeup", "lost_wakeup", ("hang_waiter", "nobody holds", "lost")),
+    Hang("event", "blocked", ("hang_waiter", "event")),
+    Hang("page", "storage", ("hang_waiter", "page")),
+    Hang("starve", "cpu_starved", ("hang_starved", "CPU 1", "hang_occupier", "real-time")),
+    *HANGS[:-1],
+    Hang("bug", "oops", ("hang_victim",)),
+    Hang("flush", "deadlock", ("later_work", "hang_ordered", "itself")),
+)
+HEALTHY = {
+    "idle": "true",
+    "asleep for long in a driver": f"echo asleep >{SEED}",
+    "counting": "(while :; do :; done) & echo $! >/tmp/jobs",
+    "on all CPUs": "for i in 1 2 3 4 5 6; do (while :; do :; done) & echo $! >>/tmp/jobs; done",
+    "system calls": "(while :; do cat /proc/self/stat; done >/dev/null) & echo $! >/tmp/jobs",
+    "files": "(while :; do find / -xdev -type f | xargs cat; done >/dev/null 2>&1) & "
+    "echo $! >/tmp/jobs",
+    "starts of programs": "(while :; do /bin/busybox true; done) & echo $! >/tmp/jobs",
+    "compression": "(while :; do dd if=/dev/urandom bs=64k count=64 2>/dev/null | gzip; done "
+    ">/dev/null) & echo $! >/tmp/jobs",
+    "pipes": "(while :; do seq 10000 | sort -r | tail -1; done >/dev/null) & echo $! >/tmp/jobs",
+    "writes": "(while :; do dd if=/dev/zero of=/tmp/x bs=64k count=200 conv=fsync; sync; done "
+    "2>/dev/null) & echo $! >/tmp/jobs",
+    "a network": "ifconfig lo 127.0.0.1 up; (while :; do (sleep 0.2; echo x) | nc 127.0.0.1 7 & "
+    "ping -c 20 -i 0.01 127.0.0.1; wait; done >/dev/null 2>&1) & echo $! >/tmp/jobs",
+    "stopped processes": "for i in 1 2 3; do sleep 1000 & kill -STOP $!; echo $! >>/tmp/jobs; done",
+    "zombies": "sh -c 'sleep 0 & exec sleep 1000' & echo $! >/tmp/jobs",
+    "thousands of threads": "/threads 3000 >/tmp/made & echo $! >/tmp/jobs",
+    "lowest priority": "(nice -n 19 sh -c 'while :; do :; done') & echo $! >/tmp/jobs",
+    "real-time in turns": "(chrt -r 1 sh -c 'while :; do usleep 1000; done') & echo $! >/tmp/jobs",
+    "memory nearly full": "mkdir -p /full; mount -t tmpfs -o size=200m none /full; "
+    "free=$(awk '/MemAvailable/{print $2}' /proc/meminfo); "
+    "dd if=/dev/zero of=/full/x bs=1M count=$((free / 1024 - 24)) 2>/dev/null; true",
+    "memory free again": "umount /full",
+    "a frozen file system": "mount -o loop /ext4 /mnt && fsfreeze -f /mnt",
+    "a file system again": "fsfreeze -u /mnt; dd if=/dev/zero of=/mnt/x bs=4k count=100 "
+    "conv=fsync 2>/dev/null",
+}
+END_JOBS = (
+    f"kill -9 $(cat /tmp/jobs 2>/dev/null) 2>/dev/null; rm -f /tmp/jobs /tmp/x; echo end >{SEED}"
+)
+
+
+# ---- Asking --------------------------------------------------------------------------------------
+
+
+def asked(running: Guest, *options: str) -> dict[str, Any]:
+    """The answer of `peek why`, which must have the status that fits it."""
+    done = peek("why", str(running.ram), "--json", "--longer-than", str(LONG_S), *options)
+    assert done.returncode in (0, 3), done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["hangs"] == (done.returncode == 3) == bool(answer["verdicts"])
+    return answer
+
+
+def until(running: Guest, fits: Callable[[dict[str, Any]], bool], *options: str) -> dict[str, Any]:
+    """The first answer that fits, or the last one."""
+    end = time.monotonic() + STILL_S
+    while True:
+        answer = asked(running, *options)
+        if fits(answer) or time.monotonic() > end:
+            return answer
+
+
+def named_first(running: Guest, hang: Hang, *options: str) -> str:
+    """The first line about a hang, which must name its cause from the first answer on.
+
+    On a busy host, the last thread of a chain may begin to wait seconds after the first.
+    """
+    answer = until(running, lambda one: bool(one["hangs"]), *options)
+    assert answer["hangs"], hang.name
+    causes = [one["cause"] for one in answer["verdicts"]]
+    assert causes[0] == hang.cause, (hang.name, answer)
+
+    def is_whole(one: dict[str, Any]) -> bool:
+        return bool(one["hangs"]) and all(word in first_of(one) for word in hang.words)
+
+    whole = answer if is_whole(answer) else until(running, is_whole, *options)
+    print(f"{hang.name}: {first_of(whole)}")
+    assert is_whole(whole), (hang.name, whole)
+    return first_of(whole)
+
+
+def first_of(answer: dict[str, Any]) -> str:
+    """The first line of an answer."""
+    return str(answer["verdicts"][0]["text"])
+
+
+@contextmanager
+def hanging(kernel: str, *, cpus: int = 2, **options: Any) -> Iterator[Guest]:
+    """A guest with the module that makes hangs."""
+    module = kbuild.module_for(kernels.resolve(kernel, Silent()), Silent(), MODULE, "hang.ko")
+    with (
+        folder_of_memory() as folder,
+        guest(
+            folder, (module, "/hang.ko"), *files(folder), kernel=kernel, cpus=cpus, **options
+        ) as running,
+    ):
+        running.say(PREPARE)
+        yield running
+
+
+def files(folder: Path) -> list[tuple[Path, str]]:
+    """A program that starts threads, and a small ext4."""
+    threads, image = folder / "threads", folder / "ext4"
+    source = ROOT / "tests/lab/peek/frames/sleeping_threads.c"
+    argv = ["cc", "-O1", "-static", "-pthread", str(source), "-o", str(threads)]
+    subprocess.run(argv, check=True, timeout=LIMIT_S)
+    image.write_bytes(bytes(4 << 20))
+    argv = ["/sbin/mke2fs", "-q", "-t", "ext4", "-F", str(image)]
+    subprocess.run(argv, check=True, timeout=LIMIT_S)
+    return [(threads, "/threads"), (image, "/ext4")]
+
+
+# ---- Tests ---------------------------------------------------------------------------------------
+
+
+def test_causes_of_hangs_are_named_first(kernel):
+    hangs_in_a_row(kernel, HANGS)
+
+
+@pytest.mark.nightly
+def test_causes_of_all_hangs_are_named_first(kernel):
+    hangs_in_a_row(kernel, MORE)
+
+
+def hangs_in_a_row(kernel: str, hangs: Sequence[Hang]) -> None:
+    """Each hang, and nothing in between but for what an oops leaves."""
+    with hanging(kernel) as running:
+        threads = {one["name"] for one in json.loads(peek("ps", running.ram, "--json").stdout)}
+        for hang in hangs:
+            if hang.needs and hang.needs not in threads:
+                continue
+            running.say(hang.seed)
+            held = hang.name in ("spin", "interrupts", "starve")
+            options = ("--monitor", str(running.monitor)) if held else ()
+            named_first(running, hang, *options)
+            running.say(hang.end)
+            if hang.cause != "oops" and hang.name != "flush":
+                answer = until(running, lambda one: not one["hangs"])
+                assert not answer["hangs"], (hang.name, answer)
+
+
+def test_healthy_machine_hangs_in_nothing(kernel):
+    healthy_states(kernel, ["idle", "asleep for long in a driver", "on all CPUs", "zombies"])
+
+
+@pytest.mark.nightly
+def test_healthy_machines_hang_in_nothing(kernel):
+    assert len(HEALTHY) == 20
+    healthy_states(kernel, list(HEALTHY))
+
+
+def healthy_states(kernel: str, names: Sequence[str]) -> None:
+    with hanging(kernel, modules=(("loop", ""), ("ext4", ""))) as running:
+        assert not asked(running)["hangs"], "just booted"
+        for name in names:
+            running.say(HEALTHY[name])
+            time.sleep(2 * LONG_S)
+            answer = asked(running)
+            assert not answer["hangs"], (name, answer)
+            running.say(END_JOBS)
+
+
+def test_panic_is_named_with_its_reason(kernel):
+    with hanging(kernel, append="panic=0") as running:
+        running.send("echo c >/proc/sysrq-trigger")
+        named_first(running, Hang("panic", "panic", ("panicked", "sysrq")))
+        log = peek("dmesg", running.ram).stdout
+        assert "Kernel panic - not syncing: sysrq triggered crash" in log
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("commands", "words"),
+    [
+        (f"echo 1 >/proc/sys/kernel/panic_on_oops; echo oops >{SEED}", ("Fatal exception",)),
+        ("echo 2 >/proc/sys/vm/panic_on_oom; tail /dev/zero", ("memory ran out",)),
+        (
+            "cd /proc/sys/kernel; echo 1 >hung_task_panic; echo 1 >hung_task_check_interval_secs; "
+            f"echo 5 >hung_task_timeout_secs; echo mutex >{SEED}",
+            ("threads were blocked",),
+        ),
+        (
+            "cd /proc/sys/kernel; echo 1 >softlockup_panic; echo 5 >watchdog_thresh; "
+            f"echo spin >{SEED}",
+            ("a CPU did not schedule",),
+        ),
+    ],
+    ids=["oops", "memory", "hung-task", "soft-lockup"],
+)
+def test_panics_of_all_kinds_are_named(kernel, commands, words):
+    with hanging(kernel, append="panic=0") as running:
+        running.send(f"({commands}) &")
+
+        def panicked(answer: dict[str, Any]) -> bool:
+            return any(one["cause"] == "panic" for one in answer["verdicts"])
+
+        until(running, panicked)
+        named_first(running, Hang("panic", "panic", ("panicked", *words)))
+
+
+def test_stopped_machine_is_told_from_one_that_hangs(kernel, tmp_path):
+    """Paused by its monitor, stopped as a process, and its only CPU without interrupts."""
+    with hanging(kernel, cpus=1) as running:
+        running.say("(while :; do :; done) & true")
+        with Monitor(running.monitor) as monitor, monitor.stopped():
+            named_first(running, Hang("paused", "stopped", ("paused", "monitor")))
+        emulator = emulator_of(running.ram)
+        assert emulator is not None
+        os.kill(emulator.pid, signal.SIGSTOP)
+        try:
+            named_first(running, Hang("process", "stopped", ("process", str(emulator.pid))))
+        finally:
+            os.kill(emulator.pid, signal.SIGCONT)
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.send(f"echo interrupts_all >{SEED}")
+        text = named_first(
+            running, Hang("interrupts_all", "interrupts_off", ("clock stands still", "CPU 0"))
+        )
+        assert "interrupts are off" in text
+        title = f"pid-{emulator.pid}"
+        with daemon(tmp_path, "--vm", title) as served:
+            labels = {"vm": title, "cause": "interrupts_off"}
+            assert wait_until(lambda: served.value("trapless_vm_stuck_cause", **labels) == 1)
+            assert "no timer interrupts" in served.said() + served.get("")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("append", "cause", "words"),
+    [
+        ("rdinit=/none root=/dev/none rootwait panic=0", "boot", ("root device",)),
+        ("rdinit=/none root=/dev/none panic=0", "panic", ("no root file system",)),
+    ],
+    ids=["waits", "panics"],
+)
+def test_boot_that_ended_before_the_first_program_is_named(kernel, append, cause, words):
+    with (
+        folder_of_memory() as folder,
+        guest(folder, kernel=kernel, append=append, boots=False) as running,
+    ):
+        deadline = time.monotonic() + STILL_S
+        while peek("why", running.ram).returncode != 3 and time.monotonic() < deadline:
+            time.sleep(1)
+        named_first(running, Hang("boot", cause, words))
+
+
+@pytest.mark.nightly
+def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
+    slow = "irqmode=2 completion_nsec=25000000000 queue_mode=2"
+    with hanging(kernel, modules=(("null_blk", slow), ("loop", ""), ("ext4", ""))) as running:
+        running.say("dd if=/dev/nullb0 of=/dev/null bs=4k count=1 2>/dev/null & true")
+        named_first(running, Hang("disk", "storage", ("disk nullb0", "not answered")))
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.say("mount -o loop /ext4 /mnt && fsfreeze -f /mnt; touch /mnt/x & true")
+        named_first(running, Hang("frozen", "frozen", ("ext4", "loop0", "fsfreeze", "touch")))
+        running.say("fsfreeze -u /mnt")
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.send("for i in 1 2 3; do tail /dev/zero; done")
+        memory = until(running, lambda one: any(v["cause"] == "memory" for v in one["verdicts"]))
+        assert memory["verdicts"][0]["cause"] == "memory", memory

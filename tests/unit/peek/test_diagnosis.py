@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is said of a hang, in which order, and how the kernel's log is read out of its ring.
+
+The reading of a real kernel's threads, locks and CPUs is tested in VMs (test_peek_why.py).
+"""
+
+from __future__ import annotations
+
+import doctest
+import struct
+
+import pytest
+from click.testing import CliRunner
+
+from trapless.cli import cli
+from trapless.peek.diagnosis import text
+from trapless.peek.diagnosis.two_looks import Diagnosis
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health import kernel_log
+from trapless.peek.kernel.health.diagnosis import merged
+from trapless.peek.kernel.health.threads import Clocks
+from trapless.peek.kernel.health.verdicts import ROOT, Cause, Look, Processor, Verdict
+
+RECORDS, RECORD_BITS, DATA_BITS = 8, 3, 7
+RING, DESCS, INFOS, TEXTS = 0x1000, 0x2000, 0x3000, 0x4000
+MEMBERS = {
+    ("printk_ringbuffer", "desc_ring"): 0,
+    ("printk_ringbuffer", "text_data_ring"): 64,
+    ("prb_desc_ring", "count_bits"): 0,
+    ("prb_desc_ring", "descs"): 8,
+    ("prb_desc_ring", "infos"): 16,
+    ("prb_desc_ring", "head_id"): 24,
+    ("prb_desc_ring", "tail_id"): 32,
+    ("prb_data_ring", "size_bits"): 0,
+    ("prb_data_ring", "data"): 8,
+    ("prb_desc", "state_var"): 0,
+    ("prb_desc", "text_blk_lpos"): 8,
+    ("printk_info", "seq"): 0,
+    ("printk_info", "ts_nsec"): 8,
+    ("printk_info", "text_len"): 16,
+    ("printk_info", "facility"): 18,
+}
+SIZES = {"prb_desc": 24, "printk_info": 24}
+
+
+class RingOfLog:
+    """A kernel that has nothing but the ring of its log, as a target."""
+
+    release = "6.1.0-toy"
+
+    def __init__(self) -> None:
+        self.memory = bytearray(0x5000)
+        self._next = 0
+        self.put(0x800, struct.pack("<Q", RING))
+        self.put(RING, struct.pack("<QQQ", RECORD_BITS, DESCS, INFOS))
+        self.put(RING + 64, struct.pack("<QQ", DATA_BITS, TEXTS))
+
+    def put(self, place: int, data: bytes) -> None:
+        self.memory[place : place + len(data)] = data
+
+    def log(self, number: int, message: bytes, *, state: int = 2, level: int = 6) -> None:
+        """Write a record as the kernel does, with its text behind those that are there."""
+        size, ring = 8 + len(message) + -len(message) % 8, 1 << DATA_BITS
+        begin = self._next
+        if begin // ring != (begin + size - 1) // ring:  # it would cross the end
+            place, end = 0, (begin // ring + 1) * ring + size
+        else:
+            place, end = begin % ring, begin + size
+        self._next = end
+        at = number % RECORDS
+        self.put(TEXTS + place, struct.pack("<Q", number) + message)
+        self.put(DESCS + 24 * at, struct.pack("<QQQ", state << 62 | number, begin, end))
+        info = struct.pack("<QQHBB", number, number * 1000, len(message), 0, level << 5)
+        self.put(INFOS + 24 * at, info)
+        self.put(RING + 24, struct.pack("<QQ", number, max(number - RECORDS + 1, 0)))
+
+    def has_symbol(self, name: str) -> bool:
+        return name == "prb"
+
+    def symbol(self, _: str) -> int:
+        return 0x800
+
+    def offset(self, record: str, path: str) -> int:
+        return MEMBERS[record, path]
+
+    def sizeof(self, record: str) -> int:
+        return SIZES[record]
+
+    def read(self, place: int, length: int) -> bytes:
+        if place + length > len(self.memory):
+            raise PeekError(f"{place:#x} is not mapped")
+        return bytes(self.memory[place : place + length])
+
+    def read_u64(self, place: int) -> int:
+        return int.from_bytes(self.read(place, 8), "little")
+
+
+def lines(ring: RingOfLog, after: int = -1) -> list[str]:
+    return [str(line) for one in kernel_log.read(ring, after) for line in one.lines]  # type: ignore[arg-type]
+
+
+def test_log_is_read_in_order_and_from_a_record_on():
+    ring = RingOfLog()
+    for number, message in enumerate((b"one", b"two\nlines", b"three\x1b[2J")):
+        ring.log(number, message, level=number)
+    assert lines(ring) == ["one", "two", "lines", "three\\x1b[2J"]
+    assert lines(ring, after=1) == ["three\\x1b[2J"]
+    assert [one.level for one in kernel_log.read(ring)] == [0, 1, 2]  # type: ignore[arg-type]
+
+
+def test_log_keeps_what_is_not_overwritten():
+    """Text that crosses the end of the ring begins at its beginning; the oldest is overwritten."""
+    ring = RingOfLog()
+    for number in range(40):
+        ring.log(number, b"message %d" % number)
+    found = lines(ring)
+    assert found[-4:] == ["message 36", "message 37", "message 38", "message 39"]
+    assert len(kernel_log.read(ring)) <= RECORDS  # type: ignore[arg-type]
+
+
+def test_record_that_is_being_written_is_left_out():
+    ring = RingOfLog()
+    ring.log(0, b"whole")
+    ring.log(1, b"not yet", state=0)
+    assert lines(ring) == ["whole"]
+
+
+@pytest.mark.parametrize("place", [RING, RING + 64], ids=["records", "text"])
+def test_log_of_absurd_size_is_refused(place):
+    ring = RingOfLog()
+    ring.put(place, struct.pack("<Q", 40))
+    with pytest.raises(PeekError, match="damaged"):
+        kernel_log.read(ring)  # type: ignore[arg-type]
+
+
+def verdict(cause: Cause, subject: str, seconds: float = 1.0) -> Verdict:
+    return Verdict(cause, f"{cause} {subject}", seconds, subject, (f"evidence of {subject}",))
+
+
+def test_cause_that_explains_others_comes_first_and_has_what_follows_as_evidence():
+    found = merged(
+        [
+            verdict(Cause.BLOCKED, "a"),
+            verdict(Cause.RCU, "waits for readers", 50),
+            verdict(Cause.RCU, f"{ROOT}grace period"),
+            verdict(Cause.LOCK, "short"),
+            verdict(Cause.LOCK, "long", 30),
+            verdict(Cause.CPU_HELD, "cpu 1"),
+        ]
+    )
+    causes = [one.cause for one in found]
+    assert causes == [Cause.CPU_HELD, Cause.RCU, Cause.LOCK, Cause.LOCK, Cause.BLOCKED]
+    assert [one.subject for one in found if one.cause is Cause.LOCK] == ["long", "short"]
+    assert "rcu waits for readers" in found[1].evidence
+
+
+def test_first_line_is_the_likeliest_cause():
+    cpu = Processor(0, True, True, 0, "", 10**9, 0, 0.0)
+    look = Look(95.0, 1, 12, (cpu,), ())
+    quiet = Diagnosis("6.1.0", look, (), (), 2)
+    assert next(text.diagnosis(quiet, 10)).startswith("Nothing hangs: ")
+    hanging = Diagnosis("6.1.0", look, (verdict(Cause.LOCK, "x"),), ("a note",), 1)
+    shown = list(text.diagnosis(hanging, 10))
+    assert shown[0] == "1. lock x" and "Note: a note" in shown
+    assert (
+        shown[-1] == "6.1.0, up 2 min, 1 CPU, 12 threads; one look, at memory that does not change"
+    )
+    assert text.diagnosis_in_json(hanging)["verdicts"][0]["cause"] == "lock"
+
+
+def test_moment_later_than_the_clock_is_no_time_ago():
+    """The clock is read first, so what is read after it may be later."""
+    clocks = Clocks.__new__(Clocks)
+    clocks.jiffies, clocks.rate = (1 << 32) + 500, 250
+    assert clocks.ticks_s(0) == 2.0
+    assert clocks.ticks_s(clocks.jiffies + 1) == 0.0
+
+
+def test_times_are_for_people():
+    assert doctest.testmod(text).failed == 0
+
+
+def test_file_is_named_once(tmp_path):
+    image = tmp_path / "ram"
+    image.write_bytes(bytes(1 << 20))
+    done = CliRunner().invoke(cli, ["peek", "why", "--ram", str(image), str(image)])
+    assert done.exit_code == 2 and "give one of them" in done.output
+    done = CliRunner().invoke(cli, ["peek", "why", str(image)])
+    assert done.exit_code == 1 and "all zeros" in str(done.exception or done.output)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Declares `trapless peek why`, `ps`, `stacks` and `dmesg`, their options and their help.
+
+As in ../commands.py, each command imports the part that does the work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trapless.peek.commands import machine, target_argument, target_options
+
+if TYPE_CHECKING:
+    from trapless.peek.emulator import Emulator
+    from trapless.peek.sandbox.client import SandboxedTarget
+
+HANGS = 3
+"""The exit status where something hangs."""
+FOLLOW_S = 0.5
+
+
+def _monitor(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--monitor",
+        type=click.Path(path_type=Path),
+        metavar="SOCKET",
+        help=f"Stop the VM by its monitor for a moment, to see {purpose} (as for check).",
+    )
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+@contextmanager
+def _opened() -> Iterator[tuple[SandboxedTarget, Emulator | None, bool]]:
+    """The machine that was chosen, its emulator, and whether it runs."""
+    from trapless.peek.kernel.memories.stub_memory import StubMemory
+    from trapless.peek.sandbox.client import SandboxedTarget
+
+    chosen = machine()
+    emulator = chosen.emulator()
+    with chosen.open() as target:
+        assert isinstance(target, SandboxedTarget)
+        lives = emulator is not None or isinstance(target.memory, StubMemory)
+        yield target, emulator, lives
+
+
+def _has_ended(emulator: Emulator | None) -> bool:
+    return emulator is not None and not Path(f"/proc/{emulator.pid}").exists()
+
+
+@click.command()
+@target_argument
+@target_options
+@click.option(
+    "--longer-than",
+    "longer_s",
+    type=click.FloatRange(0.5, 86_400),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a thread has to be blocked, or a CPU to be held, to count.",
+)
+@_monitor("what its CPUs execute")
+@_json
+def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
+    """Say why a machine hangs.
+
+    Prints what hangs, the likeliest cause first, each with its evidence: a panic, an oops,
+    deadlocks, locks with the thread that holds them, CPUs that take no interrupts or run one thread
+    only, RCU readers, disks that do not answer, frozen file systems, queues of work, memory that
+    has run out, a machine that is stopped or has not booted. It looks twice at a machine that runs.
+
+    The exit status is 0 if nothing hangs, 3 if something does, and 1 or 2 if that cannot be said.
+
+    \b
+    trapless peek why
+    trapless peek why --vm web --monitor /run/web.monitor
+    trapless peek why /var/crash/web.core
+    """
+    from trapless.peek.diagnosis import text, two_looks
+    from trapless.peek.stacks.stops import opened
+
+    with _opened() as (target, emulator, lives), opened(monitor, target.memory) as stops:
+        found = two_looks.diagnose(target, emulator, longer_s, stops, lives=lives)
+    if as_json:
+        click.echo(json.dumps(text.diagnosis_in_json(found)))
+    else:
+        click.echo("\n".join(text.diagnosis(found, longer_s)))
+    sys.exit(HANGS if found.hangs else 0)
+
+
+@click.command()
+@target_argument
+@target_options
+@click.option("--threads", "every_thread", is_flag=True, help="List every thread of a process.")
+@_json
+def ps(every_thread: bool, as_json: bool) -> None:
+    """List the processes of a machine.
+
+    Each line has the state of a process (R runs or wants to, S sleeps, D is blocked, I is an idle
+    kernel thread, T is stopped, Z has ended), since when it has not run, its CPU, the function of
+    the kernel that it waits in, its name and its command line.
+
+    \b
+    trapless peek ps --vm web
+    """
+    from trapless.peek.diagnosis import text
+
+    with _opened() as (target, _, _):
+        found = target.processes(every_thread=every_thread)
+    if as_json:
+        click.echo(json.dumps(text.processes_in_json(found)))
+    else:
+        click.echo("\n".join(text.processes(found)))
+
+
+@click.command()
+@target_argument
+@target_options
+@_monitor("the stacks of its CPUs")
+@_json
+def stacks(monitor: Path | None, as_json: bool) -> None:
+    """Show the stacks of all threads, equal ones together.
+
+    The stacks of CPUs come first. They need the CPUs' registers, which a dump has in its notes; of
+    a machine that runs, --monitor or --gdb has them.
+
+    \b
+    trapless peek stacks --vm web --monitor /run/web.monitor
+    """
+    from trapless.peek.diagnosis import text, two_looks
+    from trapless.peek.stacks.stops import opened
+
+    with _opened() as (target, _, _), opened(monitor, target.memory) as stops:
+        with two_looks.registers_of(target, stops) as registers:
+            cpus = target.cpu_stacks(registers) if registers else []
+        running = {one.pid for one in cpus}
+        threads = [one for one in target.thread_stacks() if one.pid not in running]
+        found = text.stacks(threads, cpus, target.name_of)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        click.echo("\n".join(text.stacks_for_people(found)).rstrip())
+
+
+@click.command()
+@target_argument
+@target_options
+@click.option("--follow", "-f", is_flag=True, help="Go on with what the kernel logs from now on.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each record.")
+def dmesg(follow: bool, as_json: bool) -> None:
+    """Show the log of a machine's kernel, also after a panic.
+
+    \b
+    trapless peek dmesg --vm web | tail
+    trapless peek dmesg --follow
+    """
+    from trapless.peek.diagnosis import text
+
+    with _opened() as (target, emulator, lives), suppress(KeyboardInterrupt):
+        last = -1
+        while True:
+            records = target.log(last)
+            last = max((one.sequence for one in records), default=last)
+            lines = (
+                (json.dumps(text.log_in_json(one)) for one in records)
+                if as_json
+                else text.log(records)
+            )
+            for line in lines:
+                click.echo(line)
+            if not follow or not lives or _has_ended(emulator):
+                return
+            time.sleep(FOLLOW_S)
+            target.check_same()

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Writes diagnoses, threads, stacks and logs for people and as JSON.
+
+Owns the form alone. Text of a guest is visible text by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from trapless.peek.diagnosis.two_looks import Diagnosis
+from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.health.kernel_log import Record
+from trapless.peek.kernel.health.processes import Process
+from trapless.peek.kernel.health.threads import letter_of
+from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, ThreadStack
+
+NAMED_MAX = 8
+UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+ENDINGS = {
+    Ending.LOST: "its callers are not known",
+    Ending.GUESSED: "with a frame that no table describes",
+}
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(4.2), duration(95), duration(7300)
+    ('4 s', '2 min', '2 h')
+    """
+    for size, unit in UNITS:
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def diagnosis(found: Diagnosis, longer_s: float) -> Iterator[str]:
+    """The lines of `peek why`, the likeliest cause first."""
+    if not found.hangs:
+        rest = "and the CPUs go on" if found.looks > 1 else "as far as one look shows"
+        yield f"Nothing hangs: no thread has been blocked for longer than {longer_s:g} s, {rest}."
+    for number, one in enumerate(found.verdicts, 1):
+        yield f"{number}. {one.text}"
+        yield from (f"     {line}" for line in one.evidence)
+    if found.notes:
+        yield ""
+        yield from (f"Note: {line}" for line in found.notes)
+    look = found.look
+    cpus = sum(one.is_online for one in look.processors)
+    yield ""
+    yield (
+        f"{found.release}, up {duration(look.uptime_s)}, {cpus} CPU{'s' * (cpus != 1)}, "
+        f"{look.threads} threads; "
+        + ("looked at twice" if found.looks > 1 else "one look, at memory that does not change")
+    )
+
+
+def diagnosis_in_json(found: Diagnosis) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "hangs": found.hangs,
+        "kernel": found.release,
+        "uptime_s": round(found.look.uptime_s, 3),
+        "looks": found.looks,
+        "verdicts": [
+            {
+                "cause": str(one.cause),
+                "text": one.text,
+                "seconds": round(one.seconds, 3),
+                "evidence": list(one.evidence),
+            }
+            for one in found.verdicts
+        ],
+        "notes": list(found.notes),
+        "cpus": [
+            {
+                "cpu": one.number,
+                "online": one.is_online,
+                "idle": one.is_idle,
+                "pid": one.pid,
+                "name": one.comm,
+                "runnable": one.runnable,
+                "held_s": round(one.held_s, 3),
+            }
+            for one in found.look.processors
+        ],
+    }
+
+
+def processes(found: Sequence[Process]) -> Iterator[str]:
+    """The lines of `peek ps`."""
+    yield f"{'PID':>7} STATE {'FOR':>7} {'CPU':>3} {'WAITS IN':<28} {'NAME':<16} COMMAND"
+    for one in found:
+        command = str(one.command) or f"[{one.comm}]"
+        yield (
+            f"{one.pid:>7} {one.state:<5} {duration(one.seconds):>7} {one.cpu:>3} "
+            f"{one.place or '-':<28} {one.comm:<16} {command}"
+        )
+
+
+def processes_in_json(found: Sequence[Process]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [
+        {
+            "pid": one.pid,
+            "process": one.group,
+            "state": one.state,
+            "seconds": round(one.seconds, 3),
+            "cpu": one.cpu,
+            "waits_in": one.place,
+            "name": str(one.comm),
+            "command": str(one.command),
+        }
+        for one in found
+    ]
+
+
+Name = Callable[[int], GuestText]
+
+
+def stacks(
+    threads: Sequence[ThreadStack], cpus: Sequence[CpuStack], name: Name
+) -> list[dict[str, Any]]:
+    """All stacks: those of CPUs first, then those of threads, equal ones together."""
+    found: list[dict[str, Any]] = [
+        {"cpu": one.cpu, "threads": [_thread(one.pid, one.comm)], **_frames(one, name)}
+        for one in cpus
+    ]
+    groups: dict[tuple[object, ...], list[ThreadStack]] = {}
+    for one in threads:
+        key = (letter_of(one.state), one.stack, one.user.names)
+        groups.setdefault(key, []).append(one)
+    ordered = sorted(groups.values(), key=lambda group: (_order(group[0]), -len(group)))
+    return found + [
+        {
+            "state": letter_of(group[0].state),
+            "threads": [_thread(one.pid, one.comm) for one in group],
+            **_frames(group[0], name),
+        }
+        for group in ordered
+    ]
+
+
+def _order(one: ThreadStack) -> int:
+    """On a CPU first, then those that are blocked, then all others."""
+    if one.stack is None:
+        return 0
+    return 1 if letter_of(one.state) == "D" else 2
+
+
+def _thread(pid: int, comm: GuestText) -> dict[str, Any]:
+    return {"pid": pid, "name": str(comm)}
+
+
+def _frames(one: ThreadStack | CpuStack, name: Name) -> dict[str, Any]:
+    stack = one.stack
+    return {
+        "known": stack is not None,
+        "kernel": [] if stack is None else [str(name(place)) for place in stack.addresses],
+        "user": list(map(str, one.user.names)),
+        "lack": "" if stack is None else ENDINGS.get(stack.ending, ""),
+    }
+
+
+def stacks_for_people(found: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """The lines of `peek stacks`."""
+    for one in found:
+        threads = one["threads"]
+        names = ", ".join(f"{each['name']} ({each['pid']})" for each in threads[:NAMED_MAX])
+        more = f" and {len(threads) - NAMED_MAX} more" if len(threads) > NAMED_MAX else ""
+        head = f"CPU {one['cpu']}" if "cpu" in one else f"{len(threads)} in {one['state']}"
+        yield f"{head}: {names}{more}"
+        if not one["known"]:
+            yield "    on a CPU, whose registers are not in memory (--monitor or --gdb has them)"
+        yield from (f"    {frame}" for frame in one["kernel"])
+        yield from (f"    {frame} (user)" for frame in one["user"])
+        if one["lack"]:
+            yield f"    ({one['lack']})"
+        yield ""
+
+
+def log(records: Iterable[Record]) -> Iterator[str]:
+    """The lines of `peek dmesg`."""
+    for one in records:
+        for line in one.lines:
+            yield f"[{one.time_ns / 1e9:12.6f}] {line}"
+
+
+def log_in_json(one: Record) -> dict[str, Any]:
+    """One record for programs."""
+    return {
+        "sequence": one.sequence,
+        "seconds": one.time_ns / 1e9,
+        "level": one.level,
+        "text": "\n".join(map(str, one.lines)),
+    }

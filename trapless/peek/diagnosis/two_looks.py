@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Diagnoses a machine from outside: two looks at its memory, and what its host knows of it.
+
+A verdict on a machine that lives must be true at both looks. Owns what no memory shows: whether the
+clock of the kernel moves, whether the host runs the machine's CPUs, and what those execute, where
+somebody has their registers. kernel/health/ reads the guest, in the sandbox.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trapless.peek import limits
+from trapless.peek.emulator import Emulator
+from trapless.peek.kernel.health.verdicts import Cause, Look, Verdict
+from trapless.peek.kernel.kernel_stacks import CpuRegisters
+from trapless.peek.kernel.target import function_of
+from trapless.peek.sampling.boots import clock
+from trapless.peek.sandbox.client import SandboxedTarget
+from trapless.peek.stacks.stops import Stops
+
+LONGER_S = 10.0
+"""How long something has to hang to count, if nobody says otherwise."""
+PAUSE_S = 1.0
+STILL_S = 6.0
+"""An idle kernel wakes up at least every four seconds, for its own watchdog."""
+STEP_S = 0.1
+IDLE_SHARE = 0.02
+"""An emulator that takes less of a processor runs no CPU."""
+INTERRUPTS_ON = 0x200
+NO_REGISTERS = "is not in its memory: --monitor SOCKET or --gdb HOST:PORT shows it"
+NS = 1e9
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What hangs in a machine, and by what it was found."""
+
+    release: str
+    look: Look
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+    looks: int
+
+    @property
+    def hangs(self) -> bool:
+        return bool(self.verdicts)
+
+
+def diagnose(
+    target: SandboxedTarget,
+    emulator: Emulator | None,
+    longer_s: float,
+    stops: Stops | None = None,
+    *,
+    lives: bool = True,
+) -> Diagnosis:
+    """What hangs. `lives` is false of a saved image, where one look shows all."""
+    first = target.look(longer_s)
+    is_dead = any(one.cause in (Cause.PANIC, Cause.HALTED) for one in first.verdicts)
+    if not lives or is_dead:
+        found = [_with_stacks(target, one, stops) for one in first.verdicts]
+        return Diagnosis(str(target.release), first, tuple(found), first.notes, 1)
+    host = _Host(emulator)
+    before = clock(target)
+    time.sleep(PAUSE_S)
+    end_s = time.monotonic() + STILL_S - PAUSE_S
+    while clock(target) == before and time.monotonic() < end_s:
+        time.sleep(STEP_S)
+    second = target.look(longer_s)
+    seen = {(one.cause, one.subject) for one in first.verdicts}
+    found = [one for one in second.verdicts if (one.cause, one.subject) in seen]
+    if second.jiffies == first.jiffies and clock(target) == before:
+        found = [*host.on_still_clock(second), *found]
+    found = [_with_stacks(target, host.explained(one), stops) for one in found]
+    found.sort(key=lambda one: one.order)
+    return Diagnosis(str(target.release), second, tuple(found), second.notes, 2)
+
+
+class _Host:
+    """What this host knows of a machine from the moment on at which this is made."""
+
+    def __init__(self, emulator: Emulator | None) -> None:
+        self._emulator = emulator
+        self._began_s = time.monotonic()
+        self._before = self._worked()
+
+    def _worked(self) -> dict[int, tuple[float, float]]:
+        """How long each virtual processor has run, and waited for a processor, in seconds."""
+        found = {}
+        if self._emulator is not None:
+            for number, thread in enumerate(self._emulator.threads):
+                with suppress(OSError, ValueError, IndexError):
+                    words = Path(f"/proc/{thread}/schedstat").read_text().split()
+                    found[number] = int(words[0]) / NS, int(words[1]) / NS
+        return found
+
+    def _shares(self) -> dict[int, tuple[float, float]]:
+        """The same since the beginning, as shares of that time."""
+        seconds = max(time.monotonic() - self._began_s, STEP_S)
+        now = self._worked()
+        return {
+            number: tuple((b - a) / seconds for a, b in zip(was, now[number], strict=True))  # type: ignore[misc]
+            for number, was in self._before.items()
+            if number in now
+        }
+
+    def _state(self) -> str:
+        """The state of the emulator's process, as ps has it."""
+        if self._emulator is None:
+            return ""
+        with suppress(OSError, IndexError):
+            text = Path(f"/proc/{self._emulator.pid}/stat").read_text(errors="replace")
+            return text.rpartition(")")[2].split()[0]
+        return ""
+
+    def on_still_clock(self, look: Look) -> list[Verdict]:
+        """The verdict on a machine whose clock did not move between two looks."""
+        seconds = time.monotonic() - self._began_s
+        if self._emulator is None:
+            return []
+        if self._state() in ("T", "t"):
+            text = (
+                f"The machine is stopped: its process {self._emulator.pid} on this host is, and "
+                f"SIGCONT lets it go on."
+            )
+            return [Verdict(Cause.STOPPED, text, seconds, "process")]
+        shares = self._shares()
+        if not shares:
+            return []
+        run, waited = (sum(one[part] for one in shares.values()) for part in (0, 1))
+        if run < IDLE_SHARE and waited < IDLE_SHARE:
+            text = (
+                "The machine is paused: its clock stands still, and its monitor runs none of its "
+                f"CPUs ({seconds:.0f} s were watched)."
+            )
+            return [Verdict(Cause.STOPPED, text, seconds, "monitor")]
+        if run < waited:
+            text = (
+                f"This host is too busy to run the machine: its CPUs got {run:.0%} of a processor, "
+                f"and waited for one {waited:.0%} of the time."
+            )
+            return [Verdict(Cause.STOPPED, text, seconds, "host")]
+        return _without_interrupts(look, seconds)
+
+    def explained(self, one: Verdict) -> Verdict:
+        """A verdict on CPUs, with how much of a processor this host gave them meanwhile."""
+        shares = self._shares()
+        lines = [
+            f"this host ran CPU {cpu} for {shares[cpu][0]:.0%} of the time that was watched"
+            for cpu in one.cpus
+            if cpu in shares and len(shares) > 1
+        ]
+        return replace(one, evidence=(*one.evidence, *lines))
+
+
+def _without_interrupts(look: Look, seconds: float) -> list[Verdict]:
+    """The verdict on a machine whose clock stands still although its host runs it."""
+    busy = [one for one in look.processors if one.is_online and not one.is_idle]
+    if not busy:
+        return []
+    names = " and ".join(f"CPU {one.number} ({one.comm}, {one.pid})" for one in busy[:4])
+    text = (
+        f"The machine's clock stands still while its CPUs work: {names} "
+        f"take{'s' * (len(busy) == 1)} no timer interrupts, so interrupts are off."
+    )
+    cpus = tuple(one.number for one in busy)
+    return [Verdict(Cause.INTERRUPTS_OFF, text, seconds, "clock", cpus=cpus)]
+
+
+def stuck_verdict(target: SandboxedTarget, still_s: float) -> Verdict | None:
+    """The likeliest cause, by one look, where the clock has stood still while the host worked."""
+    look = target.look(LONGER_S)
+    return next(iter([*look.verdicts, *_without_interrupts(look, still_s)]), None)
+
+
+@contextmanager
+def registers_of(target: SandboxedTarget, stops: Stops | None) -> Iterator[list[CpuRegisters]]:
+    """A block in which a machine stands still, with its CPUs' registers.
+
+    A dump has those of its moment; there are none where nobody has them.
+    """
+    if stops is None:
+        yield target.saved_registers()
+        return
+    with stops.stopped() as registers:
+        yield registers
+
+
+def _with_stacks(target: SandboxedTarget, one: Verdict, stops: Stops | None) -> Verdict:
+    """A verdict on CPUs, with what these execute where their registers can be had."""
+    if not one.cpus:
+        return one
+    with registers_of(target, stops) as registers:
+        chosen = [each for each in registers if each.cpu in one.cpus]
+        stacks = target.cpu_stacks(chosen) if chosen else []
+    if not chosen:
+        numbers = ", ".join(map(str, one.cpus))
+        lines = [f"what CPU {numbers} executes {NO_REGISTERS}"]
+        return replace(one, evidence=(*one.evidence, *lines))
+    flags = {each.cpu: each.values.get("flags", 0) for each in chosen}
+    lines = []
+    for stack in stacks:
+        names = [function_of(str(target.name_of(place))) for place in stack.stack.addresses[:12]]
+        state = "on" if flags.get(stack.cpu, 0) & INTERRUPTS_ON else "off"
+        lines.append(
+            f"CPU {stack.cpu} has interrupts {state}: {' < '.join(names) or 'in user mode'}"
+        )
+    return replace(one, evidence=(*one.evidence, *lines)[: limits.EVIDENCE_MAX])

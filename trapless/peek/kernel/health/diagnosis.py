@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Looks at a machine once, and judges what hangs in it. It runs in the sandbox.
+
+Owns the order of the reading, and what is said where a part cannot be read: the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health import devices, kernel_log, last_words
+from trapless.peek.kernel.health.blocked import Blocked, Setting
+from trapless.peek.kernel.health.kernel_log import Record
+from trapless.peek.kernel.health.processors import Processors, stalled_grace_period
+from trapless.peek.kernel.health.structures import Structures
+from trapless.peek.kernel.health.threads import NS, Clocks, Threads
+from trapless.peek.kernel.health.verdicts import ROOT, Cause, Look, Verdict
+from trapless.peek.kernel.health.waits import Waits
+from trapless.peek.kernel.health.work_queues import WorkQueues
+from trapless.peek.kernel.target import Target
+
+T = TypeVar("T")
+SLACK_S = 1.0
+"""The difference between the clocks of the log and of threads, at most."""
+
+
+def look(target: Target, longer_s: float) -> Look:
+    """What hangs for longer than some seconds, by one look."""
+    with limits.within(limits.Budget(limits.DIAGNOSIS)):
+        return _Looking(target, longer_s).look()
+
+
+class _Looking:
+    """One look. What cannot be read becomes a note."""
+
+    def __init__(self, target: Target, longer_s: float) -> None:
+        self._longer_s = longer_s
+        self._notes: list[str] = []
+        self._structures = Structures(target)
+        self._clocks = Clocks(self._structures)
+        self._threads = Threads(self._structures, target.unwinder)
+        self._processors = Processors(self._threads, self._clocks)
+
+    def _part(self, name: str, work: Callable[[], T], otherwise: T) -> T:
+        try:
+            return work()
+        except limits.LimitError:
+            raise
+        except PeekError as error:
+            self._notes.append(f"{name} could not be read: {error}")
+            return otherwise
+
+    def look(self) -> Look:
+        structures, threads, clocks = self._structures, self._threads, self._clocks
+        log = self._part("the log", lambda: kernel_log.read(structures.target), list[Record]())
+        found: list[Verdict | None] = [
+            self._part("the panic", lambda: last_words.panic(structures, log), None)
+        ]
+        if found[0] is None:  # all that a panic stops says nothing more
+            found += self._living(log)
+        verdicts = merged(one for one in found if one is not None)[: limits.VERDICTS_MAX]
+        if verdicts:
+            self._notes += last_words.notable(log, clocks)
+        return Look(
+            clocks.uptime_s,
+            clocks.jiffies,
+            len(threads.all),
+            tuple(self._processors.all),
+            tuple(verdicts),
+            tuple(self._notes),
+        )
+
+    def _living(self, log: Sequence[Record]) -> list[Verdict | None]:
+        structures, threads, clocks = self._structures, self._threads, self._clocks
+        longer_s = self._longer_s
+        found: list[Verdict | None] = [
+            self._part("its state", lambda: last_words.state(structures, threads, clocks), None),
+            self._part("oopses", lambda: last_words.oops(structures, log, clocks), None),
+            self._part(
+                "RCU",
+                lambda: stalled_grace_period(threads, clocks, longer_s),
+                None,
+            ),
+            self._part(
+                "memory", lambda: devices.memory(structures, threads, clocks, log, longer_s), None
+            ),
+        ]
+        found += self._part("CPUs", lambda: self._processors.verdicts(longer_s), list[Verdict]())
+        disks = self._part(
+            "disks",
+            lambda: devices.stalled_disks(structures, clocks, longer_s),
+            list[devices.Disk](),
+        )
+        queues = WorkQueues(threads, clocks)
+        found += self._part("work", lambda: queues.verdicts(longer_s), list[Verdict]())
+        oops = next((one for one in found if one is not None and one.cause is Cause.OOPS), None)
+        oops_ns = None if oops is None else clocks.now_ns - round((oops.seconds + SLACK_S) * NS)
+        setting = Setting(clocks, queues, disks, oops_ns)
+        blocked = Blocked(threads, Waits(threads, queues.worker_of), setting)
+        frozen, notes = self._part(
+            "file systems",
+            lambda: devices.frozen_systems(structures, blocked.all, threads, clocks),
+            (list[Verdict](), list[str]()),
+        )
+        self._notes += notes
+        chains = blocked.verdicts(longer_s)
+        if frozen:  # who waits to write is told there
+            chains = [one for one in chains if "per-CPU semaphore" not in one.text]
+        return [*found, *frozen, *chains, *map(_silent, disks)]
+
+
+def _silent(disk: devices.Disk) -> Verdict:
+    """The verdict on a disk whose requests nobody answers."""
+    text = (
+        f"The disk {disk.name} has not answered {disk.requests} "
+        f"request{'s' * (disk.requests > 1)} for up to {disk.seconds:.0f} s: its driver, or the "
+        "host that provides it, is stuck."
+    )
+    return Verdict(Cause.STORAGE, text, disk.seconds, f"{ROOT}disk {disk.name}")
+
+
+def merged(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Verdicts in order. Those that only follow from another one become its evidence."""
+    found = sorted(verdicts, key=lambda one: one.order)
+    roots = {one.cause: one for one in found if one.subject.startswith(ROOT)}
+    follow = [one for one in found if one.cause in roots and not one.subject.startswith(ROOT)]
+    merged_roots = {}
+    for cause, root in roots.items():
+        more = [line for one in follow if one.cause is cause for line in (one.text, *one.evidence)][
+            : limits.EVIDENCE_MAX
+        ]
+        merged_roots[cause] = replace(root, evidence=(*root.evidence, *more))
+    rest = [one for one in found if one not in follow]
+    return [merged_roots[one.cause] if one is roots.get(one.cause) else one for one in rest]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reads what each CPU does, and finds CPUs without ticks, held CPUs, and threads that get none.
+
+Owns the run queues, and the grace periods of RCU, which end when all CPUs have passed a point of
+rest. What a CPU executes is not in memory; a verdict names the CPUs whose registers would show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trapless.peek import limits
+from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health.structures import Structures
+from trapless.peek.kernel.health.threads import NS, REAL_TIME, Clocks, Thread, Threads
+from trapless.peek.kernel.health.verdicts import ROOT, Cause, Processor, Verdict
+
+WATCHDOG_S = 8.0
+"""The kernel's watchdog takes a CPU from real-time threads, too, every four seconds."""
+
+
+class Processors:
+    """The CPUs of one moment."""
+
+    def __init__(self, threads: Threads, clocks: Clocks) -> None:
+        self._threads, self._clocks = threads, clocks
+        self._structures: Structures = threads.structures
+        self._target = self._structures.target
+        online = set(self._target.cpus_online)
+        self.all = [self._processor(cpu, cpu in online) for cpu in clocks.rqs]
+
+    def _processor(self, cpu: int, is_online: bool) -> Processor:
+        number, rq = self._structures.number, self._clocks.rqs[cpu]
+        current = number(rq, "rq", "curr")
+        is_idle = current == number(rq, "rq", "idle")
+        thread = self._threads.all.get(current)
+        title = ("", 0) if thread is None else (self._comm(thread), thread.pid)
+        arrived = thread.values["arrived"] if thread is not None else self._clocks.ns[cpu]
+        return Processor(
+            cpu,
+            is_online,
+            is_idle,
+            title[1],
+            title[0],
+            self._clocks.ns[cpu],
+            number(rq, "rq", "nr_running"),
+            max(self._clocks.ns[cpu] - arrived, 0) / NS,
+        )
+
+    def _comm(self, thread: Thread) -> str:
+        return thread.title.rpartition(" (")[0]
+
+    def current(self, cpu: int) -> Thread | None:
+        """The thread that a CPU runs; None where it is idle."""
+        rq = self._clocks.rqs[cpu]
+        return self._threads.all.get(self._structures.number(rq, "rq", "curr"))
+
+    # ---- Verdicts --------------------------------------------------------------------------------
+
+    def verdicts(self, longer_s: float) -> list[Verdict]:
+        """CPUs that take no ticks, that do not schedule, and threads that get no CPU."""
+        found = []
+        for one in self.all:
+            if one.is_idle or not one.is_online:
+                continue
+            title = f"{one.comm} ({one.pid})"
+            still_s = (self._clocks.now_ns - one.clock_ns) / NS
+            if still_s > longer_s:
+                found.append(without_ticks(one, still_s))
+            elif one.held_s > max(longer_s, self._least_held_s(one)) and one.runnable > 1:
+                others = one.runnable - 1
+                text = (
+                    f"CPU {one.number} has run nothing but {title} for {one.held_s:.0f} s, without "
+                    f"a chance for others; {others} thread{'s' * (others > 1)} wait"
+                    f"{'s' * (others == 1)} for it (soft lockup)."
+                )
+                subject = f"cpu {one.number}"
+                cpus = (one.number,)
+                found.append(Verdict(Cause.CPU_HELD, text, one.held_s, subject, cpus=cpus))
+        return [*found, *self._starved({one.subject for one in found}, longer_s)]
+
+    def _least_held_s(self, one: Processor) -> float:
+        """How long a CPU's thread has had it at least where nobody else can have it."""
+        current = self.current(one.number)
+        is_real_time = current is not None and current.values["policy"] in REAL_TIME
+        return WATCHDOG_S if is_real_time else 0.0
+
+    def _starved(self, held: set[str], longer_s: float) -> list[Verdict]:
+        waiting: dict[int, list[Thread]] = {}
+        for thread in self._threads.all.values():
+            runs = thread.state or thread.values["on_cpu"] or f"cpu {thread.cpu}" in held
+            waits = not runs and self._clocks.waited_s(thread) > longer_s
+            if waits and not self._is_throttled(thread):
+                waiting.setdefault(thread.cpu, []).append(thread)
+        found = []
+        for cpu, threads in waiting.items():
+            threads.sort(key=self._clocks.waited_s, reverse=True)
+            seconds = self._clocks.waited_s(threads[0])
+            current = self.current(cpu)
+            why = "is idle" if current is None else f"runs {current.title}"
+            if current is not None and current.values["policy"] in REAL_TIME:
+                why += " instead, which has real-time priority"
+            text = (
+                f"{named(threads)} want{'s' * (len(threads) == 1)} to run and "
+                f"{'has' if len(threads) == 1 else 'have'} got no CPU for {seconds:.0f} s: CPU "
+                f"{cpu} {why}."
+            )
+            subject = f"cpu {cpu}"
+            found.append(Verdict(Cause.CPU_STARVED, text, seconds, subject, cpus=(cpu,)))
+        return found
+
+    def _is_throttled(self, thread: Thread) -> bool:
+        """Whether a thread's group has used up the CPU time that an administrator gives it."""
+        if not self._structures.has("cfs_rq", "throttle_count"):
+            return False
+        try:
+            queue = self._structures.number(thread.address, "task_struct", "se.cfs_rq")
+            return bool(queue and self._structures.number(queue, "cfs_rq", "throttle_count"))
+        except limits.LimitError:
+            raise
+        except PeekError:
+            return False
+
+
+def without_ticks(one: Processor, seconds: float) -> Verdict:
+    """The verdict on a CPU whose clock stands still though it has work."""
+    text = (
+        f"CPU {one.number} has taken no timer interrupt for {seconds:.0f} s: it has interrupts "
+        f"off in {one.comm} ({one.pid}), or its host does not run it (hard lockup)."
+    )
+    subject, cpus = f"cpu {one.number}", (one.number,)
+    return Verdict(Cause.INTERRUPTS_OFF, text, seconds, subject, cpus=cpus)
+
+
+def named(threads: Sequence[Thread]) -> str:
+    """Some threads, for people."""
+    names = [one.title for one in threads[: limits.NAMED_MAX]]
+    rest = len(threads) - len(names)
+    if rest:
+        return f"{', '.join(names)} and {rest} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def stalled_grace_period(threads: Threads, clocks: Clocks, longer_s: float) -> Verdict | None:
+    """The verdict on a grace period of RCU that does not end, with who holds it up."""
+    structures, target = threads.structures, threads.structures.target
+    if not target.has_symbol("rcu_state"):
+        return None
+    state = target.symbol("rcu_state")
+    seconds = clocks.ticks_s(structures.number(state, "rcu_state", "gp_start") & 0xFFFF_FFFF)
+    if not structures.number(state, "rcu_state", "gp_seq") & 3 or seconds < longer_s:
+        return None
+    cpus, readers = _blockers(threads, state)
+    evidence = []
+    for thread in readers:
+        where = " < ".join(threads.functions(thread)[:6]) or "on a CPU, or ran meanwhile"
+        evidence.append(f"{thread.title} is inside a read-side critical section: {where}")
+    names = [f"CPU {cpu}" for cpu in cpus[: limits.NAMED_MAX]]
+    who = " and ".join([*names, *([named(readers)] if readers else [])])
+    text = (
+        f"{who or 'Nothing that memory shows'} holds up all that waits for RCU readers: a grace "
+        f"period has run for {seconds:.0f} s (RCU stall)."
+    )
+    return Verdict(Cause.RCU, text, seconds, f"{ROOT}grace period", tuple(evidence), tuple(cpus))
+
+
+def _blockers(threads: Threads, state: int) -> tuple[list[int], list[Thread]]:
+    """The CPUs and the threads that a grace period waits for."""
+    structures, target = threads.structures, threads.structures.target
+    first, size = state + structures.at("rcu_state", "node"), target.sizeof("rcu_node")
+    count = min(structures.variable("rcu_num_nodes", 4), limits.CPUS_MAX)
+    cpus: list[int] = []
+    readers: list[Thread] = []
+    inner = 0
+    if structures.has("task_struct", "rcu_node_entry"):
+        inner = structures.at("task_struct", "rcu_node_entry")
+    for node in range(first, first + size * count, size):
+        low, high = (structures.number(node, "rcu_node", name) for name in ("grplo", "grphi"))
+        is_leaf = node >= first + size * (count - 1) or high - low < 64
+        mask = structures.number(node, "rcu_node", "qsmask")
+        if is_leaf:
+            cpus += [low + bit for bit in range(min(high - low + 1, 64)) if mask >> bit & 1]
+        if not inner or not structures.number(node, "rcu_node", "gp_tasks"):
+            continue
+        begin = structures.number(node, "rcu_node", "gp_tasks")
+        links = list(structures.links(node + structures.at("rcu_node", "blkd_tasks")))
+        for link in links[links.index(begin) :] if begin in links else ():
+            thread = threads.all.get(link - inner)
+            if thread is not None:
+                readers.append(thread)
+    return sorted(set(cpus)), readers
