@@ -11,9 +11,9 @@ from typing import Any
 
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.health.kernel_log import Record
+from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.processes import Process
-from trapless.peek.kernel.health.threads import letter_of
+from trapless.peek.kernel.health.thread_states import letter_of
 from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, ThreadStack
 
 NAMED_MAX = 8

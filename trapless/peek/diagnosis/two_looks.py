@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trapless.peek import limits
 from trapless.peek.emulator import Emulator
-from trapless.peek.kernel.health.verdicts import Cause, Look, Verdict
+from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Verdict
 from trapless.peek.kernel.kernel_stacks import CpuRegisters
 from trapless.peek.kernel.target import function_of
 from trapless.peek.sampling.boots import clock

@@ -25,9 +25,9 @@ from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
-from trapless.peek.kernel.health.kernel_log import Record
+from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.processes import Process
-from trapless.peek.kernel.health.verdicts import Cause, Look, Processor, Verdict
 from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kernel_stacks import (
     CpuRegisters,
@@ -434,7 +434,7 @@ class SandboxedTarget(Target):
         ]
 
     def look(self, longer_s: float) -> Look:
-        """What hangs for longer than some seconds, by one look, as diagnosis.py judges."""
+        """What hangs for longer than some seconds, by one look, as single_look.py judges."""
         answer = self._resolver.ask("look", round(longer_s * 1000))
         uptime_ms, jiffies, threads, processors, verdicts, notes = answer
         causes = {str(one): one for one in Cause}

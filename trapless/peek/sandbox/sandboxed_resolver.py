@@ -16,7 +16,7 @@ from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel.health import diagnosis, kernel_log, processes
+from trapless.peek.kernel.health import printk_ring, processes, single_look
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
@@ -229,7 +229,7 @@ def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
 def _log(target: Target, after: int) -> object:
     return [
         [one.sequence, one.time_ns, one.level, list(map(str, one.lines))]
-        for one in kernel_log.read(target, after)[-limits.LOG_RECORDS_MAX :]
+        for one in printk_ring.read(target, after)[-limits.LOG_RECORDS_MAX :]
     ]
 
 
@@ -244,7 +244,7 @@ def _processes(target: Target, every_thread: bool) -> object:
 
 
 def _look(target: Target, longer_ms: int) -> object:
-    found = diagnosis.look(target, longer_ms / 1000)
+    found = single_look.look(target, longer_ms / 1000)
     processors = [
         [
             *(one.number, one.is_online, one.is_idle, one.pid, one.comm),

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from trapless.peek import limits
 from trapless.peek.kernel.health.devices import Disk
-from trapless.peek.kernel.health.processors import named
-from trapless.peek.kernel.health.threads import Clocks, Thread, Threads
-from trapless.peek.kernel.health.verdicts import Cause, Verdict
+from trapless.peek.kernel.health.guest_cpus import named
+from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
 from trapless.peek.kernel.health.waits import Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues
 

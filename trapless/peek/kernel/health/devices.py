@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.kernel_log import Record
-from trapless.peek.kernel.health.processors import named
-from trapless.peek.kernel.health.structures import WORD, Structures
-from trapless.peek.kernel.health.threads import NS, Clocks, Thread, Threads
-from trapless.peek.kernel.health.verdicts import Cause, Verdict
+from trapless.peek.kernel.health.guest_cpus import named
+from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.kernel_structures import WORD, Structures
+from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.thread_states import NS, Clocks, Thread, Threads
 from trapless.peek.limits import LimitError
 
 IN_FLIGHT = 1

@@ -11,10 +11,10 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from trapless.peek.kernel.health.kernel_log import Record
-from trapless.peek.kernel.health.structures import Structures
-from trapless.peek.kernel.health.threads import NS, Clocks, Threads
-from trapless.peek.kernel.health.verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.kernel_structures import Structures
+from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads
 
 PANIC = "Kernel panic - not syncing: "
 NO_PANIC = 0xFFFF_FFFF

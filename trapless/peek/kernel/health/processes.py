@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.health.structures import Structures
-from trapless.peek.kernel.health.threads import Clocks, Thread, Threads
+from trapless.peek.kernel.health.kernel_structures import Structures
+from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.target import Target
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.structures import WORD
-from trapless.peek.kernel.health.threads import Thread, Threads
+from trapless.peek.kernel.health.kernel_structures import WORD
+from trapless.peek.kernel.health.thread_states import Thread, Threads
 from trapless.peek.limits import LimitError
 
 FLAGS = 7

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.structures import Structures
-from trapless.peek.kernel.health.threads import Clocks, Thread, Threads
-from trapless.peek.kernel.health.verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.kernel_structures import Structures
+from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
 from trapless.peek.limits import LimitError
 
 

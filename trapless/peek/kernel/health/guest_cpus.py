@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.structures import Structures
-from trapless.peek.kernel.health.threads import NS, REAL_TIME, Clocks, Thread, Threads
-from trapless.peek.kernel.health.verdicts import ROOT, Cause, Processor, Verdict
+from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Processor, Verdict
+from trapless.peek.kernel.health.kernel_structures import Structures
+from trapless.peek.kernel.health.thread_states import NS, REAL_TIME, Clocks, Thread, Threads
 
 WATCHDOG_S = 8.0
 """The kernel's watchdog takes a CPU from real-time threads, too, every four seconds."""

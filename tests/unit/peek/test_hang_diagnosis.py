@@ -16,10 +16,10 @@ from trapless.cli import cli
 from trapless.peek.diagnosis import text
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health import kernel_log
-from trapless.peek.kernel.health.diagnosis import merged
-from trapless.peek.kernel.health.threads import Clocks
-from trapless.peek.kernel.health.verdicts import ROOT, Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health import printk_ring
+from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health.single_look import merged
+from trapless.peek.kernel.health.thread_states import Clocks
 
 RECORDS, RECORD_BITS, DATA_BITS = 8, 3, 7
 RING, DESCS, INFOS, TEXTS = 0x1000, 0x2000, 0x3000, 0x4000
@@ -96,7 +96,7 @@ class RingOfLog:
 
 
 def lines(ring: RingOfLog, after: int = -1) -> list[str]:
-    return [str(line) for one in kernel_log.read(ring, after) for line in one.lines]  # type: ignore[arg-type]
+    return [str(line) for one in printk_ring.read(ring, after) for line in one.lines]  # type: ignore[arg-type]
 
 
 def test_log_is_read_in_order_and_from_a_record_on():
@@ -105,7 +105,7 @@ def test_log_is_read_in_order_and_from_a_record_on():
         ring.log(number, message, level=number)
     assert lines(ring) == ["one", "two", "lines", "three\\x1b[2J"]
     assert lines(ring, after=1) == ["three\\x1b[2J"]
-    assert [one.level for one in kernel_log.read(ring)] == [0, 1, 2]  # type: ignore[arg-type]
+    assert [one.level for one in printk_ring.read(ring)] == [0, 1, 2]  # type: ignore[arg-type]
 
 
 def test_log_keeps_what_is_not_overwritten():
@@ -115,7 +115,7 @@ def test_log_keeps_what_is_not_overwritten():
         ring.log(number, b"message %d" % number)
     found = lines(ring)
     assert found[-4:] == ["message 36", "message 37", "message 38", "message 39"]
-    assert len(kernel_log.read(ring)) <= RECORDS  # type: ignore[arg-type]
+    assert len(printk_ring.read(ring)) <= RECORDS  # type: ignore[arg-type]
 
 
 def test_record_that_is_being_written_is_left_out():
@@ -130,7 +130,7 @@ def test_log_of_absurd_size_is_refused(place):
     ring = RingOfLog()
     ring.put(place, struct.pack("<Q", 40))
     with pytest.raises(PeekError, match="damaged"):
-        kernel_log.read(ring)  # type: ignore[arg-type]
+        printk_ring.read(ring)  # type: ignore[arg-type]
 
 
 def verdict(cause: Cause, subject: str, seconds: float = 1.0) -> Verdict:

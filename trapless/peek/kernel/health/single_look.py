@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health import devices, kernel_log, last_words
+from trapless.peek.kernel.health import devices, last_words, printk_ring
 from trapless.peek.kernel.health.blocked import Blocked, Setting
-from trapless.peek.kernel.health.kernel_log import Record
-from trapless.peek.kernel.health.processors import Processors, stalled_grace_period
-from trapless.peek.kernel.health.structures import Structures
-from trapless.peek.kernel.health.threads import NS, Clocks, Threads
-from trapless.peek.kernel.health.verdicts import ROOT, Cause, Look, Verdict
+from trapless.peek.kernel.health.guest_cpus import Processors, stalled_grace_period
+from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Verdict
+from trapless.peek.kernel.health.kernel_structures import Structures
+from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads
 from trapless.peek.kernel.health.waits import Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues
 from trapless.peek.kernel.target import Target
@@ -56,7 +56,7 @@ class _Looking:
 
     def look(self) -> Look:
         structures, threads, clocks = self._structures, self._threads, self._clocks
-        log = self._part("the log", lambda: kernel_log.read(structures.target), list[Record]())
+        log = self._part("the log", lambda: printk_ring.read(structures.target), list[Record]())
         found: list[Verdict | None] = [
             self._part("the panic", lambda: last_words.panic(structures, log), None)
         ]

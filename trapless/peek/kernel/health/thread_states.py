@@ -13,7 +13,7 @@ from functools import cached_property
 
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.health.structures import WORD, Structures
+from trapless.peek.kernel.health.kernel_structures import WORD, Structures
 from trapless.peek.kernel.kernel_stacks import NO_STACK, Stack, Unwinder, stack_bytes
 from trapless.peek.kernel.tasks import PF_KTHREAD, Entry, Walk
 from trapless.peek.limits import LimitError
