@@ -202,8 +202,15 @@ PROGRAMS = (
         (
             "/usr/lib/gcc/x86_64-linux-gnu/12/cc1",
             *("-quiet", "-imultiarch", "x86_64-linux-gnu", "-D_GNU_SOURCE", "-O1", "-g"),
-            *("-I", "/tmp/source/include", "-I", "/tmp/source/include/uapi"),
-            *("/tmp/source/lib/psc.c", "-o", "-"),
+            *(
+                "-I",
+                "/tmp/source/include",
+                "-I",
+                "/tmp/source/include/uapi",
+                "-I",
+                "/tmp/source/lib",
+            ),
+            *("/tmp/source/lib/psc/psc.c", "-o", "-"),
         ),
     ),
     Program("fzf", "Go; filters names by goroutines", ("fzf", "-f", "py"), input="/tmp/many-names"),

@@ -7,7 +7,7 @@
 #ifndef TRAPLESS_LIB_FILES_H
 #define TRAPLESS_LIB_FILES_H
 
-#include "../psc_state.h"
+#include "../psc/psc_state.h"
 
 #include <trapless_files.h>
 

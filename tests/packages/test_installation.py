@@ -55,7 +55,7 @@ def test_the_command_works_from_there(installed):
 
 def test_it_holds_the_sources_and_programs_that_it_needs(installed):
     tree = installed / "lib/trapless"
-    for name in ("kmod/Kbuild", "include/trapless.h", "lib/batch.c", "build/examples/first",
+    for name in ("kmod/Kbuild", "include/trapless.h", "lib/batch/batch.c", "build/examples/first",
                  "build/sampler/trapless-sampler", "build/model/trapless-model-1.so"):  # fmt: skip
         assert (tree / name).is_file(), name
     assert {path.name for path in (ROOT / "LICENSES").iterdir()} == {

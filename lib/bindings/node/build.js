@@ -16,7 +16,7 @@ function fail(text) {
   process.exit(1);
 }
 
-const FOLDERS = ['lib', 'lib/files', 'lib/psc', 'lib/sched'];
+const FOLDERS = ['lib', 'lib/batch', 'lib/files', 'lib/psc', 'lib/sched'];
 
 // Files of one folder of the library, by the end of their names.
 function filesOf(root, folder, end) {

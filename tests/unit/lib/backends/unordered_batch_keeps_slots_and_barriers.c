@@ -13,7 +13,7 @@
 #define FDS 6u			/* of one pipe: what comes out shows how it went in */
 #define ROUNDS 300u
 #define CALLS_MAX 2048u
-#define BLOCK 128u		/* that of lib/order.c: so many calls are sorted together */
+#define BLOCK 128u		/* that of lib/batch/order.c: so many calls are sorted together */
 
 struct call {
 	uint32_t number;	/* what it writes: its own number */
