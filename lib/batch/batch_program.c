@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * A batch that is a program: its steps pass results on and jump. This file owns where a program of a
- * batch stands and when it is over; program.c owns what a step is without the module.
+ * A batch that is a program: its steps pass results on and jump. This file owns where a program of
+ * a batch stands and when it is over; program.c owns what a step is without the module.
  */
 #include "batch_state.h"
 #include "enter.h"

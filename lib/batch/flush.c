@@ -129,7 +129,8 @@ int tl_batch_flush_steps(struct tl_batch *head, uint64_t steps)
 {
 	struct batch *batch = batch_of(head);
 
-	return head->program && !batch->order ? tl_batch_flush_program(batch, steps) : tl_batch_flush(head);
+	return head->program && !batch->order ? tl_batch_flush_program(batch, steps) :
+						tl_batch_flush(head);
 }
 
 int tl_batch_flush(struct tl_batch *head)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
- * Batches with TL_UNORDERED. This file owns where their requests are executed: the ring has twice as
- * many places as the caller has slots. Requests that are in order already are executed in place. All
- * others are copied in order (order.c) to the places behind the slots and executed there, and their
- * results are copied back. So a slot always belongs to its call, and a signal handler may leave a
- * flush by a jump at any point.
+ * Batches with TL_UNORDERED. This file owns where their requests are executed: the ring has twice
+ * as many places as the caller has slots. Requests that are in order already are executed in place.
+ * All others are copied in order (order.c) to the places behind the slots and executed there, and
+ * their results are copied back. So a slot always belongs to its call, and a signal handler may
+ * leave a flush by a jump at any point.
  */
 #include "batch_state.h"
 #include "order.h"
@@ -64,7 +64,8 @@ int tl_batch_flush_unordered(struct batch *batch)
 		first = ORDER_SLOT(order->words[0]);
 		last = ORDER_SLOT(order->words[n - 1]);
 		result = moved || last - first != n - 1 ? execute_copies(batch, n) :
-			 tl_batch_execute(batch, head->requests + first, head->requests + first + n);
+			 tl_batch_execute(batch, head->requests + first,
+					  head->requests + first + n);
 	}
 	if (result == (int)queued)
 		order->barriers_n = 0;
