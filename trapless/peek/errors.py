@@ -18,5 +18,9 @@ class BootingError(PeekError):
     whether a machine runs in it, so that waiting helps."""
 
 
+class ImageError(PeekError):
+    """A fault of a saved image, which changes no more: waiting does not help."""
+
+
 WAIT = "--wait 60 waits for a kernel that has booted"
 """The remedy where a machine runs that may be booting: the last line of such an error."""

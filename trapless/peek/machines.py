@@ -32,7 +32,7 @@ from trapless.peek.emulator import (
     path_here,
     runs_monitor,
 )
-from trapless.peek.errors import WAIT, BootingError, PeekError
+from trapless.peek.errors import WAIT, BootingError, ImageError, PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memories.images import open_memory, open_ram
 from trapless.peek.kernel.memories.process_memory import text_of
@@ -88,7 +88,8 @@ def _opened(layouts: Sequence[FileMemory], *, sandbox: bool, runs: bool = True) 
             lines.append(WAIT)
         elif not layouts[0].is_saved:
             lines.append(RAW)
-        raise PeekError("\n  ".join(lines)) from error
+        kind = ImageError if layouts[0].is_saved else PeekError
+        raise kind("\n  ".join(lines)) from error
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from trapless.base.console import ConsoleProgress
 from trapless.peek import machines
 from trapless.peek.emulator import Emulator
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import ImageError, PeekError
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling.boots import has_booted
@@ -63,7 +63,7 @@ def _repeated(work: Callable[[], T], limit_s: float, end_s: float) -> T:
     while True:
         try:
             return work()
-        except machines.ChoiceError:
+        except (machines.ChoiceError, ImageError):
             raise
         except PeekError as error:
             if time.monotonic() >= end_s:

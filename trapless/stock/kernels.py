@@ -56,7 +56,7 @@ TRIXIE = ("trixie", "trixie-security")
 
 GUESTS: tuple[KernelSpec, ...] = (
     KernelSpec("5.10", BULLSEYE, ("linux-image-amd64",), "5.10.", image_only=True),
-    KernelSpec("5.10-rt", BULLSEYE, ("linux-image-rt-amd64",), "5.10.", image_only=True),
+    KernelSpec("5.10-rt", ("bullseye",), ("linux-image-rt-amd64",), "5.10.", image_only=True),
     KernelSpec("5.10-cloud", BULLSEYE, ("linux-image-cloud-amd64",), "5.10.", image_only=True),
     KernelSpec("6.12-deb13", TRIXIE, ("linux-image-amd64",), "6.12.", image_only=True),
     KernelSpec("newest-rt", ("sid",), ("linux-image-rt-amd64",), "", image_only=True),
@@ -198,6 +198,8 @@ def index_modules(root: Path, release: str, folder: Path, progress: Progress) ->
     """Write the module dependency lists, which an installation would have written."""
     tools.require_tools({"depmod": "kmod"}, "unpacking a kernel")
     progress.step(f"indexing the modules of {release}")
+    if not (root / "lib").exists():  # since Debian 13, where base-files has the link
+        (root / "lib").symlink_to("usr/lib")
     log = folder / "depmod.log"
     if tools.run_tool(["depmod", "-b", str(root), release], log) != 0:
         raise TraplessError(f"depmod failed on {release}:\n{tools.last_lines(log)}")

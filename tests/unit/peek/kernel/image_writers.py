@@ -83,15 +83,15 @@ def lime(ram: bytes) -> bytes:
 
 def avml(ram: bytes) -> bytes:
     """AVML's format: ranges packed as streams of snappy."""
-    image = b""
+    image = bytearray()
     for begin, end in ((0, SPLIT), (SPLIT, len(ram))):
-        stream = b"\xff\x06\0\0sNaPpY"
+        stream = bytearray(b"\xff\x06\0\0sNaPpY")
         for at in range(begin, end, 1 << 16):
             chunk = pa.compress(ram[at : min(at + (1 << 16), end)], codec="snappy", asbytes=True)
             stream += b"\0" + (len(chunk) + 4).to_bytes(3, "little") + b"\1\2\3\4" + chunk
         image += struct.pack("<IIQQ8x", 0x4C4D5641, 2, begin, end - 1) + stream
         image += struct.pack("<Q", len(stream))
-    return image
+    return bytes(image)
 
 
 def _lzo(data: bytes) -> bytes:
@@ -140,7 +140,7 @@ def kdump(ram: bytes, codec: str = "zlib", *, flat: bool = False) -> bytes:
     front = _padded(head, PAGE) + _padded(sub, PAGE)
     front += said.ljust((sub_blocks - 1) * PAGE, b"\0") + bitmap
     kept = [page for page, one in zip(pages, there, strict=True) if one]
-    table, data, place = b"", b"", len(front) + 24 * len(kept)
+    table, data, place = bytearray(), bytearray(), len(front) + 24 * len(kept)
     for page in kept:
         packed = compress(page)
         whole = len(packed) >= PAGE
@@ -167,7 +167,8 @@ def migration(ram: bytes) -> bytes:
         return bytes([len(word)]) + word
 
     blocks = {b"pc.ram": len(ram), b"vga.vram": 1 << 16, b"0000:00:02.0/e1000.rom": PAGE}
-    stream = b"QEVM" + struct.pack(">I", 3) + b"\x07" + struct.pack(">I", 11) + b"pc-i440fx-7"
+    stream = bytearray(b"QEVM")
+    stream += struct.pack(">I", 3) + b"\x07" + struct.pack(">I", 11) + b"pc-i440fx-7"
     stream += b"\x05" + text(b"configuration/capabilities") + struct.pack(">II", 1, 1) + text(b"x")
     stream += b"\x01" + struct.pack(">I", 2) + text(b"ram") + struct.pack(">II", 0, 4)
     stream += struct.pack(">Q", sum(blocks.values()) | 4)
@@ -183,7 +184,7 @@ def migration(ram: bytes) -> bytes:
         flags = (2 if is_zero else 8) | (0 if first else 0x20)
         stream += struct.pack(">Q", at | flags) + first + (b"\0" if is_zero else page)
     stream += struct.pack(">Q", 0x10) + b"\x7e" + struct.pack(">I", 2)
-    return stream + b"\x03" + struct.pack(">IQ", 2, 0x10) + b"\x04 and the devices"
+    return bytes(stream) + b"\x03" + struct.pack(">IQ", 2, 0x10) + b"\x04 and the devices"
 
 
 def saved(ram: bytes, packed: int = 0) -> bytes:

@@ -19,6 +19,7 @@ from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.base.console import TraplessError
 from trapless.cli import cli
 from trapless.peek import machines, waiting
+from trapless.peek.errors import ImageError
 
 pytestmark = pytest.mark.slow  # time limits that run out
 
@@ -51,6 +52,14 @@ def test_a_kernel_that_is_gone_when_it_is_opened_is_waited_for(own_cache, tmp_pa
     threading.Timer(1.0, lambda: ram.write_bytes(whole)).start()
     with machine.open() as target:
         assert str(target.release) == RELEASE
+
+
+@pytest.mark.parametrize("data", [b"QFI\xfb", b"QEVM", b"\x7fELF"])
+def test_a_saved_image_is_no_reason_to_wait(tmp_path: Path, data: bytes) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(data.ljust(8192, b"\0"))
+    with pytest.raises(ImageError):
+        waiting.wait_for(lambda: machines.Image(image), 3600)
 
 
 def test_several_machines_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:

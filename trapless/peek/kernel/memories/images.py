@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trapless.peek import limits
-from trapless.peek.errors import PeekError
+from trapless.peek.errors import ImageError, PeekError
 from trapless.peek.kernel.memories import elf_core, formats, unpacking
 from trapless.peek.kernel.memories.formats import Format, Kind
 from trapless.peek.kernel.memory import (
@@ -44,6 +44,10 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
     descriptor = _open(path)
     try:
         return _memories(str(path), descriptor, _size(path, descriptor), hole, 0)
+    except PeekError as error:
+        if formats.recognise(os.pread(descriptor, formats.HEAD_BYTES, 0)).kind is Kind.RAW:
+            raise
+        raise ImageError(str(error), status=error.status) from error
     finally:
         os.close(descriptor)
 
