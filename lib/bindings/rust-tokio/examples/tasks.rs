@@ -155,7 +155,11 @@ async fn main() -> io::Result<()> {
                 }
                 if round >= 0 {
                     println!(
-                        r#"{{"kind": "measured", "call": "rust-{call}", "mechanism": "{mechanism}", "unit": "cpu-ns", "value": {value}, "ops": {count}, "n": {TASKS}, "repeat": {round}}}"#
+                        concat!(
+                            r#"{{"kind": "measured", "call": "rust-{}", "mechanism": "{}", "#,
+                            r#""unit": "cpu-ns", "value": {}, "ops": {}, "n": {}, "repeat": {}}}"#
+                        ),
+                        call, mechanism, value, count, TASKS, round
                     );
                 }
             }

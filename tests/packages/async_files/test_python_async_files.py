@@ -21,7 +21,7 @@ import pytest
 
 from libtrapless.aio import Files
 
-BINDING = Path(__file__).resolve().parents[2] / "lib/bindings/python"
+BINDING = Path(__file__).resolve().parents[3] / "lib/bindings/python"
 LARGE = bytes(range(256)) * 1200  # more than one request reads
 
 

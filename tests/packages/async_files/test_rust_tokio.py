@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CRATE = ROOT / "lib/bindings/rust-tokio"
 LIMIT_S = 1200
 FETCH_S = 120
