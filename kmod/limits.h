@@ -12,6 +12,9 @@
 /* The last of them. No kernel has it: in supervisor mode it stands for all numbers beyond. */
 #define TLK_CALL_BEYOND (TLK_NUMBERS - 1)
 
+/* The module's copy of the names that one TL_NR_SCANDIR reads, bytes. It holds the longest name. */
+#define TLK_NAMES_BYTES 8192u
+
 /* Switched processes that one TL_IOC_PROCESSES lists, processes. */
 #define TLK_LISTED_MAX 4096u
 

@@ -17,6 +17,7 @@
 #include "probe/probe.h"
 #include "ring/policy.h"
 #include "ring/request.h"
+#include "ring/scandir.h"
 #include "supervisor/supervisor.h"
 
 #define TL_STRUCT(structure, bytes) static_assert(sizeof(struct structure) == (bytes));
@@ -33,6 +34,7 @@ static int __init tlk_init(void)
 	if (error)
 		return error;
 	tlk_policy_init(tlk_syscall_table());
+	tlk_scandir_init();
 	error = tlk_request_init();
 	if (error) {
 		pr_err("cannot load: the ends of threads cannot be followed (error %d)\n", error);

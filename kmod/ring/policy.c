@@ -39,7 +39,7 @@ static const u8 call_class[TLK_NUMBERS] = {
 #undef TL_REFUSED
 };
 
-static long refuse(const struct pt_regs *regs)
+long tlk_policy_refuse(const struct pt_regs *regs)
 {
 	current_pt_regs()->orig_ax |= TLK_REFUSED_MARK;
 	return TLK_REFUSED;
@@ -61,14 +61,15 @@ static long refuse(const struct pt_regs *regs)
 	static sys_call_ptr_t name##_handler __ro_after_init;                            \
 	static long name##_without_mask(const struct pt_regs *regs)                      \
 	{                                                                                \
-		return regs->ARGUMENT_##argument ? refuse(regs) : name##_handler(regs); \
+		return regs->ARGUMENT_##argument ? tlk_policy_refuse(regs)               \
+						 : name##_handler(regs);                 \
 	}
 #define TL_SELF_VALUE(name, nr, argument, bits, value, why)                              \
 	static sys_call_ptr_t name##_handler __ro_after_init;                            \
 	static long name##_of_worker(const struct pt_regs *regs)                         \
 	{                                                                                \
 		return ((u32)regs->ARGUMENT_##argument & (bits)) == (value) ?            \
-			       refuse(regs) : name##_handler(regs);                      \
+			       tlk_policy_refuse(regs) : name##_handler(regs);           \
 	}
 #define TL_BATCH_ONLY(name, nr, why)
 #define TL_REFUSED(name, nr, why)
@@ -133,6 +134,12 @@ void __init tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler)
 		tlk_worker_calls.handler[nr] = handler;
 }
 
+void __init tlk_policy_set_beyond(sys_call_ptr_t handler)
+{
+	tlk_batch_calls.handler[TLK_NUMBERS] = handler;
+	tlk_worker_calls.handler[TLK_NUMBERS] = handler;
+}
+
 void __init tlk_policy_init(const sys_call_ptr_t *table)
 {
 	unsigned int nr;
@@ -140,8 +147,8 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 	BUILD_BUG_ON(__NR_syscalls > TLK_NUMBERS);
 	check_numbers();
 	for (nr = 0; nr <= TLK_NUMBERS; nr++) {
-		tlk_batch_calls.handler[nr] = refuse;
-		tlk_worker_calls.handler[nr] = refuse;
+		tlk_batch_calls.handler[nr] = tlk_policy_refuse;
+		tlk_worker_calls.handler[nr] = tlk_policy_refuse;
 	}
 	for (nr = 0; nr < __NR_syscalls; nr++)
 		tlk_policy_replace(nr, table[nr]);
@@ -153,7 +160,7 @@ unsigned int tlk_policy_count(void)
 	unsigned int nr, count = 0;
 
 	for (nr = 0; nr < TLK_NUMBERS; nr++)
-		count += tlk_policy_handler(&tlk_batch_calls, nr) != refuse;
+		count += tlk_policy_handler(&tlk_batch_calls, nr) != tlk_policy_refuse;
 	return count;
 }
 
@@ -165,5 +172,6 @@ long tlk_policy_refusal(unsigned int nr)
 	if (call_class[nr] == CALL_REFUSED)
 		return -EOPNOTSUPP;
 	/* A worker's request for a call that only a batch may make. */
-	return tlk_policy_handler(&tlk_batch_calls, nr) == refuse ? -ENOSYS : -EOPNOTSUPP;
+	return tlk_policy_handler(&tlk_batch_calls, nr) == tlk_policy_refuse ? -ENOSYS
+									     : -EOPNOTSUPP;
 }

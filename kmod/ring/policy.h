@@ -9,13 +9,15 @@
 
 #include <linux/bits.h>
 #include <linux/errno.h>
+#include <linux/trapless.h>
 #include <asm/syscall.h>
 
 #include "limits.h"
 
 /*
  * Written while the module is being loaded, then read-only. A call that this caller may not make
- * leads to a handler that refuses. So does the last entry, to which every number out of range goes.
+ * leads to a handler that refuses. Every number out of range goes to the last entry, which refuses
+ * all but the compound calls of this kernel.
  */
 struct tlk_dispatch {
 	sys_call_ptr_t handler[TLK_NUMBERS + 1];
@@ -42,6 +44,24 @@ void tlk_policy_init(const sys_call_ptr_t *table);
 
 /* Sets another handler for a call; a refused call stays refused. After tlk_policy_init(). */
 void tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler);
+
+/*
+ * Sets the handler of every number above the table's. It looks the number up, and refuses it by
+ * tlk_policy_refuse() if it is none of its own. After tlk_policy_init().
+ */
+void tlk_policy_set_beyond(sys_call_ptr_t handler);
+
+/* The handler that refuses. */
+long tlk_policy_refuse(const struct pt_regs *regs);
+
+/*
+ * Is the request in this frame a compound call? The rules of seccomp are about system calls, and
+ * none of them knows it.
+ */
+static __always_inline bool tlk_policy_is_compound(const struct pt_regs *regs)
+{
+	return (u32)regs->orig_ax == TL_NR_SCANDIR;
+}
 
 /* How many calls of this kernel a batch may make. */
 unsigned int tlk_policy_count(void);

@@ -118,6 +118,18 @@ static long make_filtered(struct tlk_context *context)
 }
 
 /*
+ * A compound call of a thread with a filter is not made: the plain calls that stand for it are to
+ * be asked about. A worker leaves that to the requester, as where the call is unknown.
+ */
+static noinline long refuse_filtered(struct tlk_context *context)
+{
+	if (context->calls == &tlk_batch_calls)
+		return -EBUSY;
+	context->ending = TLK_DONE;
+	return tlk_policy_refuse(current_pt_regs());
+}
+
+/*
  * No request follows a signal, not even one that comes while work is served: the work may take any
  * time, because the thread gives its CPU away, and it may itself send a signal.
  */
@@ -145,6 +157,7 @@ long tlk_request_make_slow(struct tlk_context *context, const struct tl_request 
 
 long tlk_request_make_prepared(struct tlk_context *context, bool first)
 {
+	struct pt_regs *regs = current_pt_regs();
 	unsigned long work;
 
 	if (!tlk_request_may_follow(context, first))
@@ -155,11 +168,13 @@ long tlk_request_make_prepared(struct tlk_context *context, bool first)
 	if (work & ~TLK_ENTRY_SECCOMP ||
 	    (work && (READ_ONCE(current->ptrace) || tlk_context_may_lose_file(context))))
 		return -EBUSY;
+	if (work && tlk_policy_is_compound(regs))
+		return refuse_filtered(context);
 
 	context->ending = TLK_DONE;
 	if (work)
 		return make_filtered(context);
-	return tlk_request_call(current_pt_regs(), context->calls);
+	return tlk_request_call(regs, context->calls);
 }
 
 /*

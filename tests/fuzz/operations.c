@@ -19,7 +19,7 @@
 static struct ring rings[RINGS];
 static struct tl_completions *completions[RINGS];	/* of the ring in the same place, or NULL */
 char scratch[SCRATCH + SAFE_BYTES] __attribute__((aligned(4096)));
-static int pipe_ends[2], zero, null, event, set;
+static int pipe_ends[2], zero, null, event, set, directory;
 
 /* Calls that change nothing which a program's own code stands on. */
 static const uint32_t safe_calls[] = {
@@ -51,6 +51,7 @@ void operations_init(const struct input *input)
 		*(uint64_t *)(scratch + i) = i % 24 ? random_below(&random, 8) : 100000;
 	zero = open("/dev/zero", O_RDONLY);
 	null = open("/dev/null", O_WRONLY);
+	directory = open("/proc/self", O_RDONLY | O_DIRECTORY);
 	if (pipe(pipe_ends))
 		pipe_ends[0] = pipe_ends[1] = -1;
 	event = eventfd(0, EFD_NONBLOCK);
@@ -70,6 +71,8 @@ uint32_t take_number(struct script *script)
 		return CHOOSE(safe_calls, byte);
 	if (byte < 160)
 		return CHOOSE(useful_calls, byte);
+	if (byte == 175)
+		return TL_NR_SCANDIR;
 	if (byte < 176)
 		return CHOOSE(masked_calls, byte);
 	byte = script_take(script);
@@ -171,6 +174,10 @@ void request_fill(struct script *script, struct tl_request *request)
 	request->nr = nr;
 	for (uint32_t i = 0; i < 6; i++)
 		request->args[i] = i < arguments ? take_argument(script) : 0;
+	if (nr == TL_NR_SCANDIR && arguments) {
+		request->args[0] = (uint64_t)directory;
+		request->args[2] = request->args[2] ? request->args[2] : 1024;
+	}
 	if (supervised && request->args[2] > SAFE_BYTES)
 		request->args[2] = SAFE_BYTES;
 }

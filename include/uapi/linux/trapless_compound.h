@@ -19,8 +19,9 @@
  *   -EFAULT   the buffer cannot be written; and what else getdents64(2) returns
  *
  * Each name comes once, and the position of the descriptor moves as by getdents64(2). A failed
- * statx is `error` of its entry alone. -EINTR there means that a signal came: nobody has looked for
- * the attributes, and the requester may ask for them by statx(2).
+ * statx is `error` of its entry alone. -EINTR there means that the attributes are not in the entry,
+ * because a signal came or the buffer could no longer be written: the requester may ask for them by
+ * statx(2).
  */
 #ifndef _UAPI_LINUX_TRAPLESS_COMPOUND_H
 #define _UAPI_LINUX_TRAPLESS_COMPOUND_H
@@ -42,7 +43,7 @@
  * is. The name stands at `name_at`, ends with a zero byte, and zeros fill the entry up. Later
  * interfaces may put fields in between, so a reader goes on by `size` and finds the name by
  * `name_at`. The fields from `mask` on, but for `type`, are those of struct statx, and zero where
- * `error` is not 0.
+ * statx(2) failed.
  */
 struct tl_scan_entry {
 	__u16 size;		/* of the entry with its name, bytes */

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One request of TL_NR_SCANDIR gives what getdents64 and statx give: every name once, in the same
+ * order, with every field and error, in directories of many kinds. TL_PLACES names more of them.
+ * A place that changes while it is read is compared again.
+ */
+#include <linux/mount.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include "scan.h"
+#include "stranger.h"
+
+#define TRIES 20
+#define PLAIN_BYTES 32768
+
+static struct ring ring;
+static unsigned int compared;
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* What one comparison of a place has to say; it keeps the last difference. */
+struct look {
+	const char *path;
+	char scanned[20000] __attribute__((aligned(8)));
+	size_t bytes;			/* of the buffer */
+	unsigned int mask, flags;
+	char difference[400];
+};
+
+/* Takes the next entry that differs from a plain one. False: there is a difference. */
+static bool is_same(struct look *look, const struct plain_entry *plain, int fd,
+		    const struct tl_scan_entry *entry)
+{
+	struct statx stat = { 0 };
+	const char *field = NULL;
+	long error = sys(SYS_statx, fd, plain->name,
+			 SCAN_HOW | (look->flags & TL_SCAN_SYNC_TYPE), look->mask, &stat);
+
+	if (strcmp(plain->name, tl_scan_name(entry)))
+		field = "name";
+	else if (plain->ino != entry->d_ino || plain->type != entry->type)
+		field = "d_ino or type";
+	else if (plain->off != entry->d_off && !(look->flags & TL_SCAN_NO_DOTS))
+		field = "d_off";
+	else
+		field = scan_differs(entry, error, &stat);
+	if (field)
+		snprintf(look->difference, sizeof(look->difference),
+			 "%s: %s is %s (error %d, mode %o, mask %x, mount %llu), plain %s (error "
+			 "%ld, mode %o, mask %x, mount %llu)", look->path, field,
+			 tl_scan_name(entry), entry->error, entry->mode, entry->mask,
+			 entry->mnt_id, plain->name, error, stat.stx_mode, stat.stx_mask,
+			 stat.stx_mnt_id);
+	return !field;
+}
+
+static bool differ(struct look *look, const char *what, long value)
+{
+	snprintf(look->difference, sizeof(look->difference), "%s: %s %ld", look->path, what,
+		 value);
+	return false;
+}
+
+/* Reads a place in both ways side by side. */
+static bool compare_once(struct look *look)
+{
+	static char plain_entries[PLAIN_BYTES] __attribute__((aligned(8)));
+	int by_plain = open_directory(look->path), by_scan = open_directory(look->path);
+	const struct tl_scan_entry *entry = NULL;
+	const char *end = NULL;
+	bool same = true;
+	long n, got = 0;
+
+	if (by_plain < 0 || by_scan < 0)
+		FAIL("%s: cannot be opened (%d)", look->path, by_plain);
+	while (same && (n = sys(SYS_getdents64, by_plain, plain_entries, PLAIN_BYTES)) > 0) {
+		for (char *at = plain_entries; same && at < plain_entries + n;) {
+			struct plain_entry *plain = (void *)at;
+
+			at += plain->size;
+			if (look->flags & TL_SCAN_NO_DOTS && is_dots(plain->name))
+				continue;
+			if ((const char *)entry == end) {
+				got = scan(&ring, by_scan, look->scanned, look->bytes, look->mask,
+					   look->flags);
+				if (got <= 0) {
+					same = differ(look, "ends early with", got);
+					break;
+				}
+				entry = (const void *)look->scanned;
+				end = look->scanned + got;
+			}
+			scan_check_form(entry, (size_t)(end - (const char *)entry));
+			scan_check_zeros(entry);
+			same = is_same(look, plain, by_plain, entry);
+			entry = tl_scan_after(entry);
+			compared++;
+		}
+	}
+	if (same && (const char *)entry != end)
+		same = differ(look, "has more entries", end - (const char *)entry);
+	got = same ? scan(&ring, by_scan, look->scanned, look->bytes, look->mask, look->flags) : 0;
+	if (got)
+		same = differ(look, "does not end but returns", got);
+	sys(SYS_close, by_plain);
+	sys(SYS_close, by_scan);
+	return same;
+}
+
+static void compare_as(const char *path, size_t bytes, unsigned int mask, unsigned int flags)
+{
+	static struct look look;
+
+	look.path = path;
+	look.bytes = bytes;
+	look.mask = mask;
+	look.flags = flags;
+	for (int i = 0; i < TRIES; i++)
+		if (compare_once(&look))
+			return;
+	FAIL("%s (bytes %zu, mask %x, flags %x)", look.difference, bytes, mask, flags);
+}
+
+static void compare(const char *path)
+{
+	/* Names that are read for the first time, and then cached ones. */
+	compare_as(path, 20000, SCAN_ALL, 0);
+	compare_as(path, 1000, SCAN_ALL, 0);
+	compare_as(path, 20000, STATX_TYPE | STATX_INO, TL_SCAN_NO_DOTS);
+	compare_as(path, 5000, STATX_BASIC_STATS | 0x4000 | STATX_DIOALIGN, AT_STATX_DONT_SYNC);
+	compare_as(path, 5000, SCAN_ALL, AT_STATX_FORCE_SYNC);
+}
+
+static void make_file(const char *path, int mode, size_t bytes)
+{
+	int fd = MUST(open(path, O_CREAT | O_WRONLY, mode));
+
+	MUST(ftruncate(fd, (off_t)bytes));
+	MUST(close(fd));
+}
+
+/* Every kind of file, long names, many names, mounts of and below it. */
+static void fill(const char *place)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "socket" };
+	char name[300];
+	int fd = MUST(socket(AF_UNIX, SOCK_STREAM, 0));
+
+	MUST(mkdir(place, 0755));
+	MUST(chdir(place));
+	MUST(bind(fd, (void *)&address, sizeof(address)));
+	MUST(close(fd));
+	MUST(symlink("nowhere", "broken-link"));
+	MUST(symlink("/", "link"));
+	MUST(mkfifo("fifo", 0600));
+	MUST(mknod("char", S_IFCHR | 0600, makedev(1, 3)));
+	MUST(mknod("block", S_IFBLK | 0600, makedev(1, 0)));
+	make_file("setuid", 04755, 12345);
+	MUST(chown("setuid", 12, 34));
+	MUST(mkdir("closed", 0));
+	MUST(mkdir("mounted", 0700));
+	MUST(mkdir("bound", 0700));
+	MUST(mount("none", "mounted", "tmpfs", 0, "mode=711"));
+	MUST(mount("mounted", "bound", NULL, MS_BIND, NULL));
+	make_file("bound-file", 0600, 1);
+	MUST(mount("setuid", "bound-file", NULL, MS_BIND, NULL));
+	for (int i = 0; i < 300; i++) {
+		memset(name, 'a' + i % 26, sizeof(name));
+		snprintf(name + i % 249, 7, "%d", i);
+		make_file(name, 0640, (size_t)i);
+	}
+	MUST(chdir("/"));
+}
+
+/* A directory that may be read but not searched: each name has its own -EACCES. */
+static void compare_unsearchable(void)
+{
+	MUST(mkdir("/unsearchable", 0755));
+	make_file("/unsearchable/file", 0644, 1);
+	MUST(mkdir("/unsearchable/below", 0755));
+	MUST(chmod("/unsearchable", 0744));
+	become_stranger();
+	ring = ring_open(1);
+	compare("/unsearchable");
+	compare("/proc");
+	compare("/filled");
+}
+
+static void compare_removed(void)
+{
+	int fd;
+	char buffer[1000];
+
+	MUST(mkdir("/removed", 0755));
+	fd = open_directory("/removed");
+	MUST(rmdir("/removed"));
+	CHECK_EQ(scan(&ring, fd, buffer, sizeof(buffer), SCAN_ALL, 0),
+		 sys(SYS_getdents64, fd, buffer, sizeof(buffer)));
+}
+
+static void compare_all(char *places)
+{
+	for (char *place = strtok(places, ":"); place; place = strtok(NULL, ":")) {
+		unsigned int before = compared;
+
+		compare(place);
+		printf("%s: %u comparisons\n", place, compared - before);
+	}
+}
+
+int main(void)
+{
+	static char usual[] =
+		"/filled:/filled/bound:/:/proc:/proc/self:/proc/self/fd:/proc/self/ns:"
+		"/proc/self/task:/proc/sys/kernel:/proc/1:/sys:/sys/kernel:/dev:"
+		"/proc/self/fdinfo:/proc/self/map_files:/proc/self/attr:/sys/module";
+
+	ring = ring_open(1);
+	if (batch_call(&ring, TL_NR_SCANDIR, -1) == -ENOSYS)
+		SKIP("the module does not offer TL_NR_SCANDIR on this kernel");
+	fill("/filled");
+	compare_all(usual);
+	compare_removed();
+	if (getenv("TL_PLACES"))
+		compare_all(getenv("TL_PLACES"));
+	CHECK_EXITED(child_wait(child_start(compare_unsearchable)), 0);
+	return 0;
+}
