@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Runs trapless-sampler, which reads a machine's memory from outside. It owns the options, the
- * signals, and the order in which the parts are set up and taken down. People use the program
- * through `trapless peek`, which makes plans from symbols.
+ * Runs trapless-sampler, which reads a machine's memory from outside. It owns the options, and the
+ * measurement of intervals; stream.c samples. People use the program through `trapless peek`, which
+ * makes plans from symbols.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -14,17 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "interval.h"
 #include "limits.h"
-#include "output.h"
 #include "plan.h"
 #include "sampling_loop.h"
 #include "source.h"
-
-#define STATUS_FAILED 1
-#define STATUS_USAGE 2
-#define STATUS_ENDED 3	/* the target or its memory went away; all rows are whole */
+#include "stream.h"
 
 struct options {
 	const char *source;
@@ -64,24 +59,6 @@ static void usage(FILE *to)
 	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
 	      "3 the target or its memory went away (what was recorded until then is whole).\n",
 	      to);
-}
-
-static void on_signal(int number)
-{
-	(void)number;
-	run_stop = 1;
-}
-
-/* The first signal ends sampling. A second one ends the process, if its output is stuck. */
-static void catch_signals(void)
-{
-	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 static int parse_number(const char *text, uint64_t high, uint64_t *value)
@@ -163,82 +140,22 @@ static char *read_plan(const char *path, size_t *length)
 	return text;
 }
 
-/* The head of the stream: the plan, and what a reader needs beside it. */
-static char *head_text(const char *plan_text, const struct options *options,
-		       const struct plan *plan)
-{
-	char *text;
-	int length = asprintf(&text, "%s\n# source %s\n# row-bytes %u\n# monotonic-ns %" PRIu64
-			      "\n# realtime-ns %" PRIu64 "\n", plan_text, options->source,
-			      run_row_bytes(plan), now_ns(), clock_read(CLOCK_REALTIME));
-
-	return length < 0 ? NULL : text;
-}
-
-static void report(const struct stream_end *end)
-{
-	static const char *const endings[ENDINGS] = {
-		[ENDING_DURATION] = "the planned time is over",
-		[ENDING_SIGNAL] = "asked to end",
-		[ENDING_TARGET] = "the target has ended",
-		[ENDING_SOURCE] = "the memory went away: its file was cut",
-		[ENDING_OUTPUT] = "the output takes no more",
-	};
-
-	fail(0, "%s; %" PRIu64 " rows, of %" PRIu64 " slots %" PRIu64 " lost (%" PRIu64
-		 " of them as the output was slow); late %" PRIu64 ", torn %" PRIu64 ", frozen %"
-		 PRIu64 ", absent %" PRIu64, endings[end->ending], end->rows, end->slots, end->lost,
-		 end->unwritten, end->late, end->torn, end->frozen, end->absent);
-}
-
-static int sample_into(const struct options *options, const char *text,
-		       const struct plan *plan, struct source *source)
-{
-	struct stream_end end = { .magic = END_MAGIC };
-	char error[SOURCE_ERROR_BYTES];
-	char *head = head_text(text, options, plan);
-	struct output *output;
-	int status = head ? output_create(&output, STDOUT_FILENO, head, run_row_bytes(plan),
-					  plan->interval_ns)
-			  : -ENOMEM;
-
-	free(head);
-	if (status) {
-		errno = -status;
-		return fail(STATUS_FAILED, "the output cannot be begun: %m");
-	}
-	status = run_plan(plan, source, output, &end, error);
-	if (status) {
-		output_destroy(output, NULL);
-		return fail(STATUS_FAILED, "%s", error);
-	}
-	status = output_destroy(output, &end);
-	if (status) {
-		errno = -status;
-		return fail(STATUS_FAILED, "the output failed: %m");
-	}
-	report(&end);
-	if (end.ending == ENDING_DURATION || end.ending == ENDING_SIGNAL)
-		return 0;
-	return STATUS_ENDED;
-}
-
 static int sample(const struct options *options, struct source *source)
 {
-	static struct plan plan;
-	char error[PLAN_ERROR_BYTES];
+	char message[STREAM_MESSAGE_BYTES];
 	size_t length;
 	char *text = read_plan(options->plan, &length);
 	int status;
 
 	if (!text)
 		return STATUS_FAILED;
-	status = plan_parse(&plan, text, length, error) ?
-		fail(STATUS_FAILED, "%s: %s", options->plan, error) : 0;
-	if (!status && isatty(STDOUT_FILENO))
+	if (isatty(STDOUT_FILENO)) {
 		status = fail(STATUS_FAILED, "rows are not for a terminal: use a file or a pipe");
-	if (!status)
-		status = sample_into(options, text, &plan, source);
+	} else {
+		status = stream_samples(source, options->source, text, length, STDOUT_FILENO,
+					message);
+		fail(0, "%s", message);
+	}
 	free(text);
 	return status;
 }
@@ -279,7 +196,7 @@ int main(int argc, char **argv)
 
 	if (parse(argc, argv, &options))
 		return STATUS_USAGE;
-	catch_signals();
+	run_catch_signals();
 	status = source_open(&source, options.source, error);
 	if (status)
 		return fail(status == -EINVAL ? STATUS_USAGE : STATUS_FAILED, "%s", error);

@@ -39,6 +39,23 @@ struct run {
 	bool any;
 };
 
+static void on_signal(int number)
+{
+	(void)number;
+	run_stop = 1;
+}
+
+void run_catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
 static uint32_t saturated(uint64_t value)
 {
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;

@@ -15,6 +15,9 @@
 /* A signal handler sets it: sampling then ends with the current slot. */
 extern volatile sig_atomic_t run_stop;
 
+/* The first signal ends sampling. A second one ends the process, if its output is stuck. */
+void run_catch_signals(void);
+
 /* Binds this thread to a processor; 0 or -errno. */
 int run_pin(int cpu);
 

@@ -32,7 +32,7 @@ int source_fail(char *error, int status, const char *format, ...)
 
 const char *source_form(size_t index)
 {
-	return index < KINDS ? kinds[index]->form : NULL;
+	return index < KINDS && kinds[index] ? kinds[index]->form : NULL;
 }
 
 int source_open(struct source *source, const char *text, char *error)
@@ -41,15 +41,13 @@ int source_open(struct source *source, const char *text, char *error)
 	size_t i;
 
 	memset(source, 0, sizeof(*source));
-	for (i = 0; i < KINDS && text[length]; i++) {
+	for (i = 0; source_form(i) && text[length]; i++) {
 		if (strlen(kinds[i]->name) != length || strncmp(kinds[i]->name, text, length))
 			continue;
 		source->kind = kinds[i];
 		return kinds[i]->open(source, text + length + 1, error);
 	}
-	return source_fail(error, -EINVAL, "'%s' is not a source of memory; there are %s, %s, %s "
-			   "and %s", text, kinds[0]->form, kinds[1]->form, kinds[2]->form,
-			   kinds[3]->form);
+	return source_fail(error, -EINVAL, "'%s' is not a source of memory (--help)", text);
 }
 
 void source_close(struct source *source)

@@ -72,6 +72,7 @@ int source_number(const char *text, const char *key, uint64_t *value, char *erro
 extern const struct source_kind source_ram;
 extern const struct source_kind source_regions;
 extern const struct source_kind source_process;
-extern const struct source_kind source_leechcore;
+/* Not in the agent, which is linked statically and loads no library. */
+extern const struct source_kind source_leechcore __attribute__((weak));
 
 #endif

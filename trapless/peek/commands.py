@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
 IMAGE = f"{__name__}.image"
+INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
+"""From one sample to the next: of a VM, and of a machine that gives its own time for it."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -48,6 +50,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         context.meta.setdefault(CHOICE, {})[str(option.name)] = value
 
     hidden: dict[str, Any] = {"expose_value": False, "callback": kept}
+    flag: dict[str, Any] = {"is_flag": True, "default": None}
     options = (
         click.option(
             "--ram",
@@ -70,6 +73,14 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="HOST:PORT",
             help="Look into the machine at a debugger's stub, as of QEMU's -gdb tcp:HOST:PORT; "
             "each look stops it.",
+            **hidden,
+        ),
+        click.option("--local", help="Look into this machine, as root.", **hidden, **flag),
+        click.option(
+            "--ssh",
+            metavar="HOST",
+            help="Look into the kernel of the machine that `ssh HOST` reaches, as root there, like "
+            "root@web; nothing is installed.",
             **hidden,
         ),
         click.option(
@@ -110,13 +121,18 @@ def target_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options of the sampler; `longest_us` is the longest interval in µs."""
+
+    def chosen(context: click.Context, _option: click.Parameter, value: float | None) -> float:
+        own = any(context.meta.get(CHOICE, {}).get(name) for name in ("local", "ssh"))
+        return value if value is not None else OWN_INTERVAL_US if own else INTERVAL_US
+
     interval = click.option(
         "--interval-us",
         type=click.FloatRange(1, longest_us),
-        default=100.0,
-        show_default=True,
+        callback=chosen,
         metavar="N",
-        help="Microseconds from one sample to the next.",
+        help="Microseconds from one sample to the next.  "
+        f"[default: {INTERVAL_US:g}, and {OWN_INTERVAL_US:g} with --local and --ssh]",
     )
     cpu = click.option(
         "--cpu",
@@ -138,13 +154,19 @@ def machine() -> Machine:
             raise click.UsageError(f"--ram and {meta[IMAGE]} each name a file; give one of them")
         options["ram"] = meta[IMAGE]
     wait_s = options.pop("wait")
-    given = [f"--{name}" for name in ("ram", "pid", "vm", "gdb") if options[name] is not None]
-    if options["vm"] == "":
-        raise click.UsageError("--vm names no machine: its NAME is empty")
+    ways = ("ram", "pid", "vm", "gdb", "local", "ssh")
+    given = [f"--{name}" for name in ways if options[name] is not None]
+    for way in ("vm", "ssh"):
+        if options[way] == "":
+            raise click.UsageError(f"--{way} names no machine: it is empty")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
-    if given == ["--gdb"] and click.get_current_context().info_name == "check":
-        raise click.UsageError("check stops the VM by its monitor, and --gdb would stop it again")
+    if {*given} & {
+        "--gdb",
+        "--local",
+        "--ssh",
+    } and click.get_current_context().info_name == "check":
+        raise click.UsageError(f"{given[0]} is not for check, which stops a VM by its monitor")
     if options["hole"] is not None and given not in ([], ["--ram"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
 
@@ -153,7 +175,8 @@ def machine() -> Machine:
 
     chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
     inner = chosen.machine if isinstance(chosen, waiting.Awaited) else chosen
-    return machines.Privileged(chosen) if isinstance(inner, machines.Process) else chosen
+    privileged = isinstance(inner, machines.Process | machines.Own)
+    return machines.Privileged(chosen) if privileged else chosen
 
 
 @click.group()
@@ -161,7 +184,7 @@ def peek() -> None:
     """Look into a running kernel from outside.
 
     The kernel is read out of its machine's memory. Nothing is loaded into the kernel, it does
-    not help, and its memory is never written.
+    not help, and its memory is never written. With --local and --ssh it shows its memory itself.
     """
 
 

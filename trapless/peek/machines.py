@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds the virtual machines on this host that can be observed, and opens the one that was chosen.
+"""Finds the machines that can be observed, and opens the one that was chosen.
 
-Owns the ways in: a file that has a machine's memory, and the process that runs the machine, by its
-pid or by the machine's name. mappings.py knows where in a process the memory is, and the kernel/
-folder reads what is in it.
+Owns the ways in: a file that has a machine's memory, the process that runs the machine, by its pid
+or by the machine's name, a debugger's stub, and a machine's own kernel, of this machine or by ssh.
+mappings.py knows where in a process the memory is, and the kernel/ folder reads what is in it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ from trapless.peek.emulator import (
 )
 from trapless.peek.errors import WAIT, BootingError, ImageError, PeekError
 from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.agent_memory import AgentMemory, by_ssh
 from trapless.peek.kernel.memories.images import open_memory, open_ram
+from trapless.peek.kernel.memories.kcore import own_memory
 from trapless.peek.kernel.memories.process_memory import text_of
+from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
@@ -81,7 +84,13 @@ class Machine(Protocol):
 def _opened(layouts: Sequence[FileMemory], *, sandbox: bool, runs: bool = True) -> Target:
     """The kernel in a memory. Where a machine runs in it, an error may say that waiting helps."""
     try:
-        return (SandboxedTarget if sandbox else Target).of(layouts)
+        if sandbox:  # which keeps pages by itself
+            return SandboxedTarget.of(layouts)
+        with contextlib.ExitStack() as stack:
+            for memory in layouts:
+                if isinstance(memory, RemoteMemory):
+                    stack.enter_context(memory.keeping_pages())
+            return Target.of(layouts)
     except BootingError as error:
         lines = [str(error)]
         if runs:
@@ -233,6 +242,41 @@ class Remote:
 
 
 @dataclass(frozen=True)
+class Own:
+    """This machine itself, by its own kernel."""
+
+    def __str__(self) -> str:
+        return "this machine"
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        return _opened([own_memory()], sandbox=sandbox)
+
+    def emulator(self) -> Emulator | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Host:
+    """Another machine, on which ssh starts an agent that root may run."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return visible(self.name)
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        agent = by_ssh(self.name)
+        try:
+            return _opened([AgentMemory(agent)], sandbox=sandbox)
+        except BaseException:
+            agent.close()
+            raise
+
+    def emulator(self) -> Emulator | None:
+        return None
+
+
+@dataclass(frozen=True)
 class Privileged:
     """A machine that takes rights to open, which are given up by this process once it is open."""
 
@@ -285,8 +329,15 @@ def choose(
     pid: int | None = None,
     vm: str | None = None,
     gdb: str | None = None,
+    local: bool | None = None,
+    ssh: str | None = None,
 ) -> Machine:
-    """The machine with that memory, pid, name or stub, or the only one; PeekError lists others."""
+    """The machine with that memory, pid, name or stub, this one, the one that ssh reaches, or the
+    only one; PeekError lists others."""
+    if local:
+        return Own()
+    if ssh is not None:
+        return Host(ssh)
     if gdb is not None:
         return Remote.named(gdb)
     if ram is not None:

@@ -42,14 +42,15 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @contextmanager
 def _opened() -> Iterator[tuple[SandboxedTarget, Emulator | None, bool]]:
     """The machine that was chosen, its emulator, and whether it runs."""
-    from trapless.peek.kernel.memories.stub_memory import StubMemory
+    from trapless.peek.kernel.memories.kcore import OwnMemory
+    from trapless.peek.kernel.memories.remote_memory import RemoteMemory
     from trapless.peek.sandbox.client import SandboxedTarget
 
     chosen = machine()
     emulator = chosen.emulator()
     with chosen.open() as target:
         assert isinstance(target, SandboxedTarget)
-        lives = emulator is not None or isinstance(target.memory, StubMemory)
+        lives = emulator is not None or isinstance(target.memory, RemoteMemory | OwnMemory)
         yield target, emulator, lives
 
 

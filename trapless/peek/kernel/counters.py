@@ -63,11 +63,9 @@ class Counters:
 
     def read(self) -> Reading:
         """The counts of this moment."""
-        read = self._memory.read
-        return Reading(
-            time.monotonic_ns(),
-            tuple(int.from_bytes(read(one.address, one.size), "little") for one in self.all),
-        )
+        time_ns = time.monotonic_ns()
+        values = self._memory.read_all([(one.address, one.size) for one in self.all])
+        return Reading(time_ns, tuple(int.from_bytes(value, "little") for value in values))
 
     def rates(self, first: Reading, last: Reading) -> dict[int, dict[str, float]]:
         """The rates per second, by CPU and name."""

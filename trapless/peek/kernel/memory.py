@@ -74,6 +74,9 @@ class Memory(Protocol):
     def read(self, address: int, length: int) -> bytes:
         """Exactly `length` bytes from a physical address; PeekError where memory has fewer."""
 
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The same for each address and length; at the same time where each read takes long."""
+
 
 class MemoryFile(Protocol):
     """An open file that has memory. Whoever has the descriptor may read, whatever it may open."""
@@ -205,6 +208,9 @@ class FileMemory:
             place += take
             left -= take
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(*place) for place in places]
 
     def _region(self, address: int) -> Region:
         place = bisect.bisect_right(self._starts, address) - 1

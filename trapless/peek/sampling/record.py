@@ -27,6 +27,8 @@ from trapless.base.console import Progress
 from trapless.peek.emulator import Emulator, missing_text
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.counters import Counters
+from trapless.peek.kernel.memories.agent_memory import AgentMemory
+from trapless.peek.kernel.memories.kcore import OwnMemory
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
@@ -38,7 +40,7 @@ from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import COUNTS_FILE, SEGMENT_AGE_S, Recorder, boot_name
 from trapless.peek.sampling.sample_rows import End, Ending, Rows
-from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
+from trapless.peek.sampling.sampler import AgentSampler, AnySampler, started
 from trapless.peek.sampling.sampling_plan import Plan
 
 CHECK_S = 1.0
@@ -70,23 +72,42 @@ def plan_for(
 ) -> Plan:
     """The plan for a kernel: tier 0, and tier 1 where `probes` is its map of probes."""
     groups = tier0.groups(target)
+    spin_ns = 0 if samples_itself(target) else min(interval_ns // SPIN_SHARE, SPIN_NS_MAX)
     return Plan(
         interval_ns=interval_ns,
         duration_ns=duration_ns,
         groups=groups if probes is None else tier1.groups(target, probes, groups),
         bases=tier0.bases(target),
-        cpu=cpu if cpu is not None else sampler.own_cpu(),
-        spin_ns=min(interval_ns // SPIN_SHARE, SPIN_NS_MAX),
+        cpu=cpu if cpu is not None else sampler.cpu_for(target.memory),
+        spin_ns=spin_ns,
         threads=emulator.threads if emulator is not None else (),
         watch=emulator.pid if emulator is not None else None,
     )
 
 
-def lack_of(target: Target, emulator: Emulator | None) -> str | None:
+def samples_itself(target: Target) -> bool:
+    """Whether the sampler runs on the machine that it samples, and takes its processor's time."""
+    return isinstance(target.memory, OwnMemory | AgentMemory)
+
+
+def lack_of(target: Target, emulator: Emulator | None, cpu: int | None = None) -> str | None:
     """What is not known about the running machine, in words; None if all is known."""
+    if samples_itself(target):
+        own = cpu if cpu is not None else sampler.cpu_for(target.memory)
+        return (
+            f"the machine samples itself: the sampler runs on its CPU {own} for each sample, so "
+            "samples of this CPU show the sampler"
+        )
     if isinstance(target.memory, StubMemory):
         return "by a debugger's stub: the machine is stopped for each sample, 20 a second at most"
     return missing_text(emulator)
+
+
+def ending_text(run: AnySampler) -> str | None:
+    """Why sampling has ended, in words; None where the sampler was killed."""
+    if isinstance(run, AgentSampler) and run.loss:
+        return run.loss
+    return ENDINGS[run.end.ending] if run.end is not None else None
 
 
 def source_of(target: Target) -> FileMemory:
@@ -129,7 +150,7 @@ class Request:
 
     def __init__(self) -> None:
         self.asked = False
-        self.run: Sampler | StoppedSampler | None = None
+        self.run: AnySampler | None = None
 
     def __call__(self) -> None:
         self.asked = True
@@ -186,7 +207,7 @@ def record(
     return ends
 
 
-def samples(run: Sampler | StoppedSampler) -> Iterator[Rows]:
+def samples(run: AnySampler) -> Iterator[Rows]:
     """The batches of a run, from when the first has arrived: `run.head` is set then."""
     batches = run.batches()
     first = next(batches, None)
@@ -238,7 +259,7 @@ class _Boot:
         plan = plan_for(target, interval_ns, duration_ns, cpu, self._emulator, watch.first)
         user_mode = tier0.tells_user_mode(plan.columns())
         progress.note(tier1.knowledge_text(watch.first, user_mode=user_mode))
-        missing = lack_of(target, self._emulator)
+        missing = lack_of(target, self._emulator, cpu)
         if missing is not None:
             progress.note(missing)
         about = about_target(target, watch.first, self._emulator)
@@ -261,12 +282,14 @@ class _Boot:
                 self._counts.keep(recorder, alive_ns)
                 recorder.close(run.end, alive_ns)
             self._request.run = None
+        if isinstance(run, AgentSampler) and run.loss:
+            progress.note(run.loss)
         progress.done()
         return run.end
 
     def _follow(
         self,
-        run: Sampler | StoppedSampler,
+        run: AnySampler,
         batches: Iterator[Rows],
         recorder: Recorder,
         duration_ns: int,
@@ -294,7 +317,7 @@ class _Boot:
         self._watch.look_last()
         sites.keep(recorder, self._watch.sites())
 
-    def _look(self, run: Sampler | StoppedSampler) -> None:
+    def _look(self, run: AnySampler) -> None:
         if self.restarted:
             return
         if self.boots.look():

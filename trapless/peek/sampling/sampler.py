@@ -3,16 +3,20 @@
 
 Owns the process and the path of its program. sample_rows.py decodes the rows. When this process
 dies, the sampler's output has no reader any more, and the sampler ends within a tenth of a second.
-Where memory is behind a debugger's stub, no such program can read it, and this process samples
-slowly.
+On another machine, the agent that reads its memory is the sampler as well. Where memory is behind a
+debugger's stub, no such program can read it, and this process samples slowly.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import queue
 import subprocess
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +27,10 @@ import numpy as np
 from trapless.base import built_programs
 from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
+from trapless.peek.guest_text import visible
+from trapless.peek.kernel.memories.agent_memory import AgentMemory, Kind
 from trapless.peek.kernel.memories.stub_memory import StubMemory
-from trapless.peek.kernel.memory import FileMemory
+from trapless.peek.kernel.memory import FileMemory, Memory
 from trapless.peek.sampling.sample_rows import (
     FIXED,
     End,
@@ -44,6 +50,10 @@ STOP_S = 120.0
 STOPPED_INTERVAL_NS_MIN = 50_000_000
 """Each sample through a stub stops the machine for some milliseconds."""
 
+AGENT_FILE = 3
+"""The agent's descriptor of the memory."""
+WAITING_BYTES_MAX = 64 << 20
+
 STATUS_ENDED = 3
 """The exit status when the target or its memory went away: the rows until then are whole."""
 
@@ -58,14 +68,18 @@ def own_cpu() -> int:
     return max(os.sched_getaffinity(0))
 
 
+def cpu_for(memory: Memory) -> int:
+    """The same where a memory is sampled, which may be another machine."""
+    return memory.agent.last_cpu if isinstance(memory, AgentMemory) else own_cpu()
+
+
 def ram(path: Path, hole: int = 0) -> str:
     """The sampler's argument for memory in a file. RAM below 4 GiB ends at `hole`; 0: no hole."""
     return f"ram:{path},hole={hole:#x}"
 
 
-def regions(memory: FileMemory) -> str:
-    """The sampler's argument for memory in files that it inherits, in their order."""
-    files = memory.descriptors()
+def regions(memory: FileMemory, files: Sequence[int]) -> str:
+    """The sampler's argument for memory in files, by the descriptors that it has of them."""
     return "regions:" + ",".join(
         f"{one.start:#x}:{one.length:#x}:{files[one.file]}:{one.offset:#x}"
         for one in memory.regions()
@@ -89,7 +103,7 @@ class Sampler:
         self._inherited: tuple[int, ...] = ()
         if isinstance(source, FileMemory):
             self._inherited = source.descriptors()
-            source = regions(source)
+            source = regions(source, self._inherited)
         self._argv = [str(program()), "--source", source, "--plan", "-"]
         self._stream = Stream()
         self._process: subprocess.Popen[bytes] | None = None
@@ -193,6 +207,114 @@ class Sampler:
             raise PeekError(message or f"the sampler ended with status {status}")
 
 
+def _head(plan: Plan) -> Head:
+    """The head of rows by a plan, with this moment's times."""
+    sizes = [np.dtype(kind).itemsize for _, kind in FIXED] + [8 * len(plan.threads)]
+    sizes += [field.bytes for group in plan.groups for field in group.fields]
+    text = plan.text()
+    text += f"# monotonic-ns {time.monotonic_ns()}\n# realtime-ns {time.time_ns()}\n"
+    return parse_head(text, -(-sum(sizes) // 8) * 8)
+
+
+class AgentSampler:
+    """Samples another machine through its agent, as Sampler does; one at a time.
+
+    When the connection ends, so does sampling, and the rows until then are whole.
+    """
+
+    def __init__(self, memory: AgentMemory, plan: Plan) -> None:
+        self._agent, self._stream, self._dtype = memory.agent, Stream(), _head(plan).dtype
+        self._text = f"{regions(memory, [AGENT_FILE])}\n{plan.text()}"
+        self._messages: queue.SimpleQueue[tuple[Kind | None, bytes]] = queue.SimpleQueue()
+        self._waiting, self._lock = 0, threading.Lock()  # bytes that batches() has not taken
+        self._over, self._asked_s = False, 0.0
+        self._end: End | None = None
+        self.loss = ""
+        """Why the connection has ended, where it has."""
+
+    def __enter__(self) -> AgentSampler:
+        self._agent.sample(self, self._text)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        with contextlib.suppress(PeekError):
+            for _rows in self.batches():
+                pass
+
+    def heard(self, kind: Kind, data: bytes) -> None:
+        with self._lock:
+            self._waiting += len(data)
+        if self._waiting > WAITING_BYTES_MAX:
+            raise PeekError("it sends more rows than can be taken")
+        self._messages.put((kind, data))
+
+    def lost(self, reason: str) -> None:
+        self._messages.put((None, reason.encode()))
+
+    @property
+    def head(self) -> Head:
+        """The description of the rows; PeekError before batches() has given any."""
+        if self._stream.head is None:
+            raise PeekError("the sampler has not begun")
+        return self._stream.head
+
+    @property
+    def end(self) -> End | None:
+        """The counts of the run; None before it has ended."""
+        return self._stream.end or self._end
+
+    def stop(self) -> None:
+        """Ask it to end; batches() then gives the last rows."""
+        if not self._asked_s:
+            self._asked_s = time.monotonic()
+            self._agent.stop()
+
+    def _message(self) -> tuple[Kind | None, bytes]:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                kind, data = self._messages.get(timeout=1)
+                with self._lock:
+                    self._waiting -= len(data)
+                return kind, data
+            if self._asked_s and time.monotonic() - self._asked_s > STOP_S:
+                raise PeekError(f"the agent on {self._agent.host} does not end")
+
+    def batches(self) -> Iterator[Rows]:
+        """The rows as they arrive, until sampling ends; PeekError when it could not begin."""
+        counts = Counter[str]()
+        first_slot = last_slot = 0
+        while not self._over:
+            kind, data = self._message()
+            if kind is Kind.ROWS:
+                for rows in self._stream.feed(data):
+                    if rows.dtype != self._dtype:
+                        raise PeekError(f"{self._agent.host} sends rows that were not asked for")
+                    first_slot = first_slot if counts["rows"] else int(rows["slot"][0])
+                    last_slot = int(rows["slot"][-1])
+                    counts["rows"] += len(rows)
+                    for flag in Flag:
+                        counts[str(flag.name)] += int(np.count_nonzero(rows["flags"] & flag))
+                    yield rows
+                continue
+            self._over = True
+            text = visible((data if kind is None else data[4:]).decode(errors="replace"))
+            if self._stream.head is None or (kind and self._stream.end is None):
+                raise PeekError(text or "the agent's sampler was killed")
+            if self._stream.end is not None:
+                return
+            self.loss = text
+            slots = last_slot - first_slot + 1
+            rows_lost = max(slots - counts["rows"], 0)
+            late, torn, frozen, absent = (counts[str(flag.name)] for flag in Flag)
+            self._end = End(
+                *(Ending.SOURCE, counts["rows"], slots, rows_lost),
+                *(late, torn, frozen, absent),
+                retries=0,
+                unwritten=0,
+            )
+
+
 class StoppedSampler:
     """Samples memory behind a debugger's stub, as Sampler does, at intervals of 50 ms or more.
 
@@ -202,11 +324,7 @@ class StoppedSampler:
     def __init__(self, memory: StubMemory, plan: Plan) -> None:
         interval_ns = max(plan.interval_ns, STOPPED_INTERVAL_NS_MIN)
         self._memory, self._plan = memory, replace(plan, interval_ns=interval_ns)
-        sizes = [np.dtype(kind).itemsize for _, kind in FIXED]
-        sizes += [field.bytes for group in plan.groups for field in group.fields]
-        text = self._plan.text()
-        text += f"# monotonic-ns {time.monotonic_ns()}\n# realtime-ns {time.time_ns()}\n"
-        self.head = parse_head(text, -(-sum(sizes) // 8) * 8)
+        self.head = _head(self._plan)
         self.end: End | None = None
         self._asked = False
 
@@ -279,8 +397,13 @@ class StoppedSampler:
         return self._memory.read(place, field.bytes)
 
 
-def started(memory: FileMemory, plan: Plan) -> Sampler | StoppedSampler:
+AnySampler = Sampler | AgentSampler | StoppedSampler
+
+
+def started(memory: FileMemory, plan: Plan) -> AnySampler:
     """The sampler for a memory and a plan; use it as a context manager."""
+    if isinstance(memory, AgentMemory):
+        return AgentSampler(memory, plan)
     if isinstance(memory, StubMemory):
         return StoppedSampler(memory, plan)
     return Sampler(memory, plan)

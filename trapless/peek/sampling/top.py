@@ -31,9 +31,9 @@ from trapless.peek.sampling.boots import STILL_S, Boots
 from trapless.peek.sampling.code_names import Names
 from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.record import (
-    ENDINGS,
     Request,
     ended_by_signals,
+    ending_text,
     lack_of,
     plan_for,
     source_of,
@@ -41,7 +41,7 @@ from trapless.peek.sampling.record import (
 from trapless.peek.sampling.recording import table_of
 from trapless.peek.sampling.sample_rows import Flag, Rows
 from trapless.peek.sampling.sample_summary import Summary
-from trapless.peek.sampling.sampler import Sampler, StoppedSampler, started
+from trapless.peek.sampling.sampler import AnySampler, started
 from trapless.report.text_report import FILE_COLUMNS, block_of
 
 REFRESH_S = 1.0
@@ -139,7 +139,9 @@ def top(
     target: Target | None = first
     emulator = machine.emulator()
     request, boot = Request(), 1
-    view = View(stream if stream is not None else sys.stdout, updates, lack_of(first, emulator))
+    view = View(
+        stream if stream is not None else sys.stdout, updates, lack_of(first, emulator, cpu)
+    )
     with view, ended_by_signals(request):
         while target is not None:
             with target:
@@ -157,8 +159,9 @@ def top(
                 restarted = not seconds.enough and not request.asked and not boots.look()
                 target = _next(boots, request, seconds) if restarted else None
                 boot += 1
-    if request.run is not None and request.run.end is not None:
-        progress.note(ENDINGS[request.run.end.ending])
+    ending = None if request.run is None else ending_text(request.run)
+    if ending is not None:
+        progress.note(ending)
 
 
 def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:
@@ -167,7 +170,7 @@ def _next(boots: Boots, request: Request, seconds: Seconds) -> Target | None:
     return boots.next(lambda: request.asked)
 
 
-def _show(run: Sampler | StoppedSampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
+def _show(run: AnySampler, seconds: Seconds, watch: Watch, boots: Boots) -> bool:
     """Show seconds until the view has enough; return whether to go on with a new plan."""
     for window in _windows(run):
         if not boots.look():
@@ -180,7 +183,7 @@ def _show(run: Sampler | StoppedSampler, seconds: Seconds, watch: Watch, boots: 
     return False
 
 
-def _windows(run: Sampler | StoppedSampler) -> Iterator[Window]:
+def _windows(run: AnySampler) -> Iterator[Window]:
     window = Window()
     for rows in run.batches():
         window.rows.append(rows)
@@ -214,7 +217,7 @@ class Seconds:
 
     def show(
         self,
-        run: Sampler | StoppedSampler,
+        run: AnySampler,
         window: Window,
         watch: Watch,
         still_s: float,
@@ -267,7 +270,7 @@ class Seconds:
             text = f"{self.target.release}: the machine was restarted; waiting for a kernel"
             self.view.say(Group(Text(text)))
 
-    def _object(self, run: Sampler | StoppedSampler, summary: Summary) -> dict[str, object]:
+    def _object(self, run: AnySampler, summary: Summary) -> dict[str, object]:
         return {
             **self._moment(),
             "user_mode_known": json_form.knows_user_mode(summary),
@@ -280,7 +283,7 @@ class Seconds:
 
     def _blocks(
         self,
-        run: Sampler | StoppedSampler,
+        run: AnySampler,
         window: Window,
         watch: Watch,
         summary: Summary,
@@ -304,9 +307,7 @@ class Seconds:
         return (head, knowledge, *(block_of(table, self.view.width) for table in contents))
 
 
-def _headline(
-    target: Target, run: Sampler | StoppedSampler, window: Window, summary: Summary
-) -> str:
+def _headline(target: Target, run: AnySampler, window: Window, summary: Summary) -> str:
     frozen = f"{summary.flagged(Flag.FROZEN):.1%}" if run.head.threads else "not known"
     text = (
         f"{target.release}  {summary.rows / max(window.age_s, 1e-9):,.0f} samples/s of "

@@ -39,7 +39,7 @@ from trapless.peek.kernel.kernel_stacks import (
 )
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.memories.images import open_memory
-from trapless.peek.kernel.memories.stub_memory import StubMemory
+from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.paging import PageTables
 from trapless.peek.kernel.symbol_cache import FileStore, Store
@@ -79,7 +79,7 @@ class Resolver:
         self._lock = threading.Lock()  # one question at a time
         self._name = layouts[0].name
         self._layouts = tuple(layouts)
-        self._asked = layouts[0] if isinstance(layouts[0], StubMemory) else None
+        self._asked = layouts[0] if isinstance(layouts[0], RemoteMemory) else None
         self._resting = False
         self._missing: set[str] = set()  # build-ids whose symbols were asked for, and not kept
         self._start()
@@ -94,7 +94,7 @@ class Resolver:
     def _alone(self, stopped_s: float = STOPPED_LIMIT_S) -> Iterator[None]:
         # Memory that the process asks for is read here, at one moment. The stub's lock is the outer
         # one everywhere: a thread that has stopped the machine asks while it holds that lock.
-        with nullcontext() if self._asked is None else self._asked.stopped(stopped_s), self._lock:
+        with nullcontext() if self._asked is None else self._asked.moment(stopped_s), self._lock:
             yield
 
     def _start(self) -> None:
@@ -244,13 +244,13 @@ def _message(value: object) -> str:
 def _places(memory: FileMemory) -> Iterator[tuple[int, int, int, int]]:
     """Physical address, length, offset, and the descriptor, of each region."""
     for region in memory.regions():
-        descriptor = NO_FILE if isinstance(memory, StubMemory) else memory.descriptor(region)
+        descriptor = NO_FILE if isinstance(memory, RemoteMemory) else memory.descriptor(region)
         yield region.start, region.length, region.offset, descriptor
 
 
 def _filled(memory: FileMemory) -> list[tuple[int, int]]:
     """The parts of memory that may hold data, with the small holes between them."""
-    if isinstance(memory, StubMemory):
+    if isinstance(memory, RemoteMemory):
         return list(memory.populated())
     parts: list[tuple[int, int]] = []
     ends = {region.start for region in memory.regions()}

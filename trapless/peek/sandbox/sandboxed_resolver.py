@@ -9,6 +9,7 @@ forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from trapless.base import jail
@@ -19,7 +20,8 @@ from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.health import printk_ring, processes, single_look
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
-from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, RawFile, Region
+from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
+from trapless.peek.kernel.memory import FileMemory, Memory, RawFile, Region
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox.messages import receive, send
@@ -45,29 +47,18 @@ class GivenMemory(FileMemory):
         yield from self._filled
 
 
-class AskedMemory(FileMemory):
+class AskedMemory(RemoteMemory):
     """Memory that only the parent can read. Its pages are kept while one question is answered."""
 
     def __init__(self, name: str, places: Sequence[Sequence[int]], filled: Any) -> None:
-        super().__init__(name, (), [Region(*place[:3]) for place in places])
+        super().__init__(name, [Region(*place[:3]) for place in places])
         self._filled = tuple(map(tuple, filled))
-        self._pages: dict[int, bytes] = {}
-
-    def forget(self) -> None:
-        """Forget what was read: the machine has gone on."""
-        self._pages.clear()
 
     def populated(self) -> Iterator[tuple[int, int]]:
         yield from self._filled
 
-    def read(self, address: int, length: int) -> bytes:
-        limits.spend(1, length)
-        page = address - address % PAGE_BYTES
-        if address + length > page + PAGE_BYTES or self._region(page).end < page + PAGE_BYTES:
-            return self._asked(address, length)
-        if page not in self._pages:
-            self._pages[page] = self._asked(page, PAGE_BYTES)
-        return self._pages[page][address - page : address - page + length]
+    def transfer(self, places: Sequence[Place]) -> list[bytes]:
+        return [self._asked(*place) for place in places]
 
     def _asked(self, address: int, length: int) -> bytes:
         send(OUTPUT, {"read": [address, length]})
@@ -110,13 +101,12 @@ def main() -> None:
         target: Target | None = None
         while True:
             try:
-                if target is not None and isinstance(target.memory, AskedMemory):
-                    target.memory.forget()
                 if target is None:
                     target, answer = _open(**question)
                 else:
                     name, *values = question["ask"]
-                    answer = QUESTIONS[name](target, *values)
+                    with _pages_kept([target.memory]):
+                        answer = QUESTIONS[name](target, *values)
                 send(OUTPUT, {"answer": answer})
             except PeekError as error:
                 boots = isinstance(error, BootingError)
@@ -137,7 +127,8 @@ def main() -> None:
 def _open(name: str, layouts: Sequence[Any], filled: Any) -> tuple[Target, object]:
     kinds = [GivenMemory if regions[0][3] >= 0 else AskedMemory for regions in layouts]
     memories = [kind(name, regions, filled) for kind, regions in zip(kinds, layouts, strict=True)]
-    target = Target(locate(memories, ParentStore()))
+    with _pages_kept(memories):
+        target = Target(locate(memories, ParentStore()))
     place = next(at for at, memory in enumerate(memories) if memory is target.memory)
     tables = target.page_tables
     return target, [
@@ -152,6 +143,16 @@ def _open(name: str, layouts: Sequence[Any], filled: Any) -> tuple[Target, objec
         len(target.symbols),
         list(bytes.fromhex(target.build_id)),
     ]
+
+
+@contextmanager
+def _pages_kept(memories: Sequence[Memory]) -> Iterator[None]:
+    """A block that answers one question: afterwards, the machine has gone on."""
+    with ExitStack() as stack:
+        for memory in memories:
+            if isinstance(memory, AskedMemory):
+                stack.enter_context(memory.keeping_pages())
+        yield
 
 
 def _at(target: Target, address: int) -> object:

@@ -60,6 +60,9 @@ class Kernel:
     def read(self, address: int, length: int) -> bytes:
         return bytes(self.data[address : address + length])
 
+    def read_all(self, places: list[tuple[int, int]]) -> list[bytes]:
+        return [self.read(*place) for place in places]
+
     def put(self, address: int, value: int, size: int) -> None:
         self.data[address : address + size] = value.to_bytes(size, "little")
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,9 @@ class BytesMemory:
         if address < 0 or address + length > len(self._ram):
             raise PeekError(f"no physical address {address:#x}")
         return bytes(self._ram[address : address + length])
+
+    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(*place) for place in places]
 
 
 def opened(kernel: ToyKernel) -> Target:

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Physical memory of a machine from images of all formats, a process, or a debugger's stub."""
+"""Physical memory of a machine from images of all formats, a process, a debugger's stub, or by its
+own kernel."""

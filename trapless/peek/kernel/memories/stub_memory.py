@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 
@@ -20,6 +20,7 @@ from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import IMAGE_BASE
+from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
 from trapless.peek.kernel.paging import ADDRESS_MASK, LARGE, LARGE_LEVELS, PRESENT
 from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S, Stub
@@ -41,7 +42,7 @@ IMAGE_BYTES_MAX = 1 << 30
 READ_BYTES = 2 << 20
 
 
-class StubMemory(FileMemory):
+class StubMemory(RemoteMemory):
     """Memory behind a stub, which this object closes. Each read stops the machine."""
 
     def __init__(self, stub: Stub) -> None:
@@ -53,12 +54,15 @@ class StubMemory(FileMemory):
                     f"{stub.address}: the page tables of its first CPU are not those of a Linux "
                     "kernel, or not yet"
                 )
-            super().__init__(f"the machine at {stub.address}", (), regions)
+            super().__init__(f"the machine at {stub.address}", regions)
             self._notes = tuple(islice(self._candidate_notes(mapped, shift), limits.NOTES_MAX))
 
     def stopped(self, limit_s: float = STOPPED_LIMIT_S) -> AbstractContextManager[None]:
         """A block during which the machine stands still, for reads of one moment."""
         return self.stub.stopped(limit_s)
+
+    def moment(self, limit_s: float) -> AbstractContextManager[None]:
+        return self.stopped(limit_s)
 
     def close(self) -> None:
         self.stub.close()
@@ -71,13 +75,9 @@ class StubMemory(FileMemory):
         for page in self._notes:
             yield page, PAGE_BYTES
 
-    def read(self, address: int, length: int) -> bytes:
-        limits.spend(1, length)
-        last = self._region(address)
-        if address + length > last.end:
-            self._region(address + length - 1)
+    def transfer(self, places: Sequence[Place]) -> list[bytes]:
         try:
-            return self.stub.read(address, length)
+            return [self.stub.read(*place) for place in places]
         except TraplessError as error:
             raise PeekError(f"cannot read {self.name}: {error}") from error
 
