@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiment programs on saved rows: the names of its metrics, what they are made of, what is left
-out where a mechanism could not be had."""
+"""Experiments programs, on saved rows, and scan, on rows as its workload prints them: the names of
+their metrics, what they are made of, what is left out where a mechanism could not be had."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval.programs import part_programs
+from eval.scan import part_scan
 from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw
 
@@ -125,3 +126,74 @@ def test_the_document_says_how_many_lines_each_mechanism_takes():
     (table,) = re.findall("<!-- table: lines -->\n(.*?)\n\n", text, re.S)
     rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
     assert {row[0]: int(row[-1]) for row in rows} == counted
+
+
+ENTRIES = 2203
+SCAN_COSTS = {
+    ("tmpfs", "statx", 1000): 3135400,
+    ("tmpfs", "scan", 1000): 1520000,
+    ("tmpfs", "scan", 10): 24000,
+    ("ext4", "scan", 1000): 2600000,
+    ("tree", "fts", 6): 6150 * ENTRIES,
+    ("tree", "fts", 2): 123,
+    ("tree", "walk", 6): 3075 * ENTRIES,
+    ("tree", "walk-plain", 6): 4920 * ENTRIES,
+}
+
+
+def scan_rows(label: str, without: tuple[str, ...] = ()):
+    return [
+        {
+            "boot": f"scan-{label}",
+            "part": "scan",
+            "kind": "counted",
+            "unit": "instructions",
+            "call": call,
+            "mechanism": way,
+            "n": n,
+            "ops": ENTRIES if call == "tree" else n,
+            "value": value + 10 * repeat,
+            "ticks": 0,
+        }
+        for (call, way, n), value in SCAN_COSTS.items()
+        if way not in without
+        for repeat in (1, 0)
+    ]
+
+
+def analysed(*rows_of_boots):
+    raw = Raw([row for one in rows_of_boots for row in one], {})
+    return raw, part_scan.analyse(raw).metrics
+
+
+def test_metrics_are_of_one_entry_and_the_least_of_the_repeats():
+    _, metrics = analysed(scan_rows(part_scan.BARE))
+    for name, one in metrics.items():
+        one.check(name)
+        assert one.kind == "counted"
+    assert metrics["tmpfs.scan.n1000.instructions"].value == 1520
+    assert metrics["tmpfs.statx.n1000.instructions"].value == pytest.approx(3135.4)
+    assert metrics["tmpfs.scan.n10.instructions"].value == 2400
+    assert metrics["ext4.scan.n1000.instructions"].value == 2600
+
+
+def test_walks_are_compared_with_fts_on_the_largest_tree():
+    _, metrics = analysed(scan_rows(part_scan.BARE))
+    assert metrics["tree.walk.module.ratio_to_fts"].value == pytest.approx(0.5, abs=0.001)
+    assert metrics["tree.walk.plain.ratio_to_fts"].value == pytest.approx(0.8, abs=0.001)
+
+
+def test_the_kernel_as_it_is_has_metrics_of_its_own():
+    _, metrics = analysed(scan_rows(part_scan.BARE), scan_rows(part_scan.STOCK))
+    assert "tmpfs.scan.n1000_stock.instructions" in metrics
+    assert "tree.walk.module_stock.ratio_to_fts" in metrics
+
+
+def test_a_module_without_compound_calls_leaves_their_rows_out():
+    raw, metrics = analysed(
+        scan_rows(part_scan.BARE, ("scan", "walk")), scan_rows(part_scan.STOCK, ("scan", "walk"))
+    )
+    assert "tmpfs.scan.n1000.instructions" not in metrics
+    assert "tree.walk.module.ratio_to_fts" not in metrics
+    assert metrics["tree.walk.plain.ratio_to_fts"].value == pytest.approx(0.8, abs=0.001)
+    assert len(part_scan.figures(raw)) == 3
