@@ -161,6 +161,13 @@ int tlpy_folder_setup(PyObject *module);
 /* An os.stat_result. */
 PyObject *tlpy_stat_object(const struct stat *stat);
 
+/* ---- Entries with their attributes (direntry.c, scandir.c) ----------------------------------- */
+
+int tlpy_direntry_setup(PyObject *module);
+int tlpy_scandir_setup(PyObject *module);
+/* A DirEntry. kind: a constant text. as_bytes: names and paths are bytes. */
+PyObject *tlpy_entry_create(const struct tl_walk_entry *found, const char *kind, bool as_bytes);
+
 /* ---- Files for event loops (engine.c) ------------------------------------------------------- */
 
 int tlpy_engine_setup(PyObject *module);

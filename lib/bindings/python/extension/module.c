@@ -26,7 +26,8 @@ static int setup(PyObject *module)
 		return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(first));
 	if (tlpy_names_setup(module) || tlpy_call_setup(module) || tlpy_memory_setup(module) ||
 	    tlpy_queue_setup(module) || tlpy_files_setup(module) ||
-	    tlpy_folder_setup(module) || tlpy_engine_setup(module))
+	    tlpy_folder_setup(module) || tlpy_direntry_setup(module) ||
+	    tlpy_scandir_setup(module) || tlpy_engine_setup(module))
 		return -1;
 	first = Py_NewRef(module);
 	return 0;

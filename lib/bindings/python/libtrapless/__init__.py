@@ -17,15 +17,19 @@ A call may take the result of another one of the same batch as an argument, or a
 may jump: then the batch is a program. Without the module the library makes the same calls one by
 one, with the same results. libtrapless.aio has batches for asyncio. read_files(), stat_files(),
 unlink_files() and walk() do what their names say to whole lists, without the interpreter's lock.
+scandir() and scantree() give the entries of a folder and of a tree with their attributes.
 """
 
 from libtrapless._ring import (
     Batch,
     Call,
+    DirEntry,
     Stat,
     Word,
     number,
     read_files,
+    scandir,
+    scantree,
     stat_files,
     unlink_files,
 )
@@ -38,11 +42,14 @@ __all__ = [
     "Batch",
     "Call",
     "Condition",
+    "DirEntry",
     "Stat",
     "Stats",
     "Word",
     "number",
     "read_files",
+    "scandir",
+    "scantree",
     "stat_files",
     "unlink_files",
     "walk",
