@@ -43,11 +43,13 @@ def open_memory(path: Path, hole: int | None = None) -> list[FileMemory]:
     """
     descriptor = _open(path)
     try:
-        return _memories(str(path), descriptor, _size(path, descriptor), hole, 0)
-    except PeekError as error:
-        if formats.recognise(os.pread(descriptor, formats.HEAD_BYTES, 0)).kind is Kind.RAW:
-            raise
-        raise ImageError(str(error), status=error.status) from error
+        size = _size(path, descriptor)
+        try:
+            return _memories(str(path), descriptor, size, hole, 0)
+        except PeekError as error:
+            if formats.recognise(os.pread(descriptor, formats.HEAD_BYTES, 0)).kind is Kind.RAW:
+                raise
+            raise ImageError(str(error), status=error.status) from error
     finally:
         os.close(descriptor)
 
