@@ -329,7 +329,13 @@ cli.add_command(evaluate)
 cli.add_command(image)
 cli.add_command(peek)
 peek.add_command(serve)
-for command in (diagnosis.why, diagnosis.ps, diagnosis.stacks, diagnosis.dmesg):
+for command in (
+    diagnosis.why,
+    diagnosis.ps,
+    diagnosis.stacks,
+    diagnosis.dmesg,
+    diagnosis.export,
+):
     peek.add_command(command)
 cli.add_command(report)
 cli.add_command(stat)

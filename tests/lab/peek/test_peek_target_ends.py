@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import drgn
 import pytest
 
 from tests.lab.command import COMMAND, LIMIT_S, ROOT, wait_until
@@ -97,6 +98,7 @@ def dumps_of_other_formats_are_opened(running: Guest, dump: Path) -> None:
         with Monitor(running.monitor) as monitor:
             monitor.dump(dump, paging=paging, format_=format_)
         dumped_kernel_is_read(dump, cpus=2)
+        exported_core_is_taken_by_drgn(dump, dump.with_name("exported"))
         dump.unlink()
     ram = running.ram.read_bytes()
     for name in ("lime", "avml", "kdump-zstd", "migration", "raw.gz"):
@@ -112,6 +114,18 @@ def dumped_kernel_is_read(dump: Path, cpus: int) -> None:
         bottoms = [one.stack.ending for one in target.cpu_stacks(target.saved_registers())]
         assert len(target.saved_registers()) >= cpus
         assert not cpus or Ending.LOST not in bottoms
+
+
+def exported_core_is_taken_by_drgn(dump: Path, core: Path) -> None:
+    assert peek("export", "--core", core, dump).returncode == 0
+    program = drgn.Program()
+    program.set_core_dump(core)
+    assert program.flags & drgn.ProgramFlags.IS_LINUX_KERNEL
+    with Image(dump).open() as target:
+        for name in ("linux_banner", "init_task"):  # in the image, and by the note's page tables
+            address = target.symbol(name)
+            assert program.read(address, 64) == target.read(address, 64)
+    core.unlink()
 
 
 def copies_that_are_cut_or_lie_are_refused(running: Guest, folder: Path) -> None:

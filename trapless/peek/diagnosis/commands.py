@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Declares `trapless peek why`, `ps`, `stacks` and `dmesg`, their options and their help.
+"""Declares `trapless peek why`, `ps`, `stacks`, `dmesg` and `export`, with options and help.
 
 As in ../commands.py, each command imports the part that does the work.
 """
@@ -151,6 +151,36 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(found))
     else:
         click.echo("\n".join(text.stacks_for_people(found)).rstrip())
+
+
+@click.command()
+@target_argument
+@target_options
+@click.option(
+    "--core",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    required=True,
+    help="Write an ELF core in the layout of /proc/vmcore into FILE, which must not be there.",
+)
+def export(core: Path) -> None:
+    """Write the memory of a machine as a file for other tools.
+
+    The core has what QEMU's dumps lack: the kernel's VMCOREINFO note and virtual addresses, so
+    that makedumpfile, drgn and crash take it, each with what else it needs. Registers are in it if
+    the image that it is made of has them. Of a machine that runs, the core is not of one moment:
+    stop it meanwhile, as by `virsh suspend`.
+
+    \b
+    trapless peek export --core /var/tmp/web.core --vm web
+    trapless peek export --core web.vmcore web.migration && makedumpfile -d 31 web.vmcore small
+    """
+    from trapless.peek.diagnosis import core_writer
+
+    with _opened() as (target, _, _):
+        size = core_writer.write(target, core)
+        target.check_same()
+    click.echo(f"{size >> 20} MiB of memory: {core}", err=True)
 
 
 @click.command()

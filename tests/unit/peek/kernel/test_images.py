@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import NoteSegment
 
 from tests.unit.peek.kernel import image_writers
 from tests.unit.peek.kernel.image_writers import IMAGES, REGISTER_VALUES
 from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.peek import limits
+from trapless.peek.diagnosis import core_writer
 from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.kernel.memories import formats, unpacker
 from trapless.peek.kernel.memories.formats import Kind
@@ -57,6 +60,25 @@ def test_kernel_in_a_packed_image_is_opened(tmp_path):
         assert str(target.release) == RELEASE
         assert len(target.threads()) > 1
         assert [one.cpu for one in target.saved_registers()] == [0, 1]
+
+
+def test_memory_is_exported_as_a_core_with_note_registers_and_virtual_addresses(tmp_path):
+    core = tmp_path / "core"
+    with Image(written(tmp_path, IMAGES["kdump-zstd"](RAM))).open() as target:
+        size = core_writer.write(target, core)
+        with pytest.raises(PeekError, match=r"cannot write .*core: File exists"):
+            core_writer.write(target, core)
+        banner = target.symbol("linux_banner")
+    assert size == len(RAM) and core.stat().st_blocks * 512 < len(RAM) // 2
+    with Image(core).open() as copy:
+        assert copy.memory.read(0, len(RAM)) == RAM
+        assert [one.values["ip"] for one in copy.saved_registers()] == [REGISTER_VALUES["ip"]] * 2
+    with core.open("rb") as file:
+        notes, text, _ = ELFFile(file).iter_segments()
+        assert isinstance(notes, NoteSegment)
+        assert [one["n_name"] for one in notes.iter_notes()] == ["CORE", "CORE", "VMCOREINFO"]
+        file.seek(text["p_offset"] + banner - text["p_vaddr"])
+        assert file.read(13) == b"Linux version"
 
 
 @pytest.mark.parametrize("one", [f for f in formats.FORMATS if f.kind is Kind.OTHER], ids=str)
