@@ -133,11 +133,11 @@ def test_a_signal_ends_with_its_status_after_cleaning_up(number, status, word):
 
 
 INTERRUPTED = """
-import signal, sys, threading
+import os, signal, sys, threading
 from trapless import cli
 from trapless.experiments import evaluate
 def press():
-    signal.raise_signal(signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)  # as a terminal does: to the process
 class Destroyed:
     def __del__(self):
         press()
