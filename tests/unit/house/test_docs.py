@@ -22,7 +22,7 @@ DOCUMENTS = sorted(
     path
     for pattern in (
         "*.md", "docs/*.md", "docs/results/*/*.md", "eval/**/*.md", "examples/**/*.md", "kmod/*.md",
-        "lib/**/*.md",
+        "lib/**/*.md", "sampler/*.md", "trapless/**/*.md",
     )
     for path in ROOT.glob(pattern)
 )  # fmt: skip
