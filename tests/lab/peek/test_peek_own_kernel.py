@@ -24,11 +24,13 @@ from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek import ssh_guest, watched_guest
 from tests.lab.peek.watched_guest import Guest, folder_of_memory, recording
 from trapless.peek import machines
+from trapless.peek.diagnosis.commands import HANGS
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.agent_memory import AgentMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.boots import clock
 from trapless.peek.sampling.recording import Recording
+from trapless.peek.sandbox.client import SandboxedTarget
 
 pytestmark = [
     pytest.mark.tool,
@@ -166,6 +168,23 @@ def test_threads_wait_where_the_ram_file_says(observed):
         for one in (observed.far, observed.near)
     ]
     assert stacks[0] == stacks[1] and any("nanosleep" in name for name in stacks[0])
+
+
+def test_log_and_processes_are_those_of_the_ram_file(observed):
+    far, near = observed.far, observed.near
+    assert isinstance(far, SandboxedTarget) and isinstance(near, SandboxedTarget)
+    assert near.log(-1)[:50] == far.log(-1)[:50] != []
+    sleepers = [
+        [
+            (process.state, process.place, str(process.command))
+            for process in one.processes(every_thread=False)
+            if process.pid == observed.sleeper
+        ]
+        for one in (far, near)
+    ]
+    assert sleepers[0] == sleepers[1] and "sleep 100000" in sleepers[0][0][2]
+    done = watched_guest.peek("why", "--ssh", "guest")
+    assert done.returncode in (0, HANGS), done.stderr
 
 
 def test_top_shows_what_runs(observed):

@@ -174,14 +174,18 @@ class Resolver:
 
     def _said(self, end_s: float) -> object:
         """The answer of the process, once its own questions are answered."""
-        output, asks, reads = self._output.fileno(), 0, 0
+        output, asks, reads, away_left_s = self._output.fileno(), 0, 0, OPEN_LIMIT_S
         while asks <= limits.STORE_ASKS_MAX and reads < limits.READS_MAX:
             said = messages.receive(output, end_s)
             if not isinstance(said, dict):
                 raise FormError("no object")
             asks, reads = asks + ("read" not in said), reads + 1
             if "read" in said:
+                began_s = time.monotonic()
                 self._give(messages.PLACE(said["read"]))
+                # The time that memory takes to come here is not the process's.
+                away_s = min(time.monotonic() - began_s, away_left_s)
+                end_s, away_left_s = end_s + away_s, away_left_s - away_s
             elif "answer" in said:
                 return said["answer"]
             elif "error" in said:

@@ -20,10 +20,12 @@ import pytest
 
 from tests.make import make
 from tests.unit.peek.toy_kernel import IMAGE_AT, IMAGE_BASE, NOTE_AT, RAM_BYTES, ToyKernel
+from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories import kcore
 from trapless.peek.kernel.memories.agent_memory import Agent, AgentMemory, Kind, by_ssh
 from trapless.peek.kernel.memories.kcore import NO_ADDRESS, Access, regions
+from trapless.peek.kernel.memories.remote_memory import KEPT_BYTES
 from trapless.peek.kernel.memory import Region
 from trapless.peek.machines import Own
 from trapless.peek.sandbox.client import SandboxedTarget
@@ -204,6 +206,19 @@ take(1)
     answers = one.read([(number, 8) for number in range(100)])
     assert [int.from_bytes(answer, "little") for answer in answers] == list(range(100))
     one.close()
+
+
+@pytest.mark.slow
+def test_a_slow_line_is_no_attack(toy, tmp_path, monkeypatch):
+    """The process in the sandbox has its time, whatever the line takes."""
+    monkeypatch.setattr(limits, "OPEN_S", 0.5)
+    line = "        say("
+    slow = ANSWERS.replace(line, f"        time.sleep(length / {KEPT_BYTES})\n{line}", 1)
+    script = f"import time\n{SERVER}{slow.replace('PATH', repr(str(toy)))}"
+    began_s = time.monotonic()
+    with SandboxedTarget.of([AgentMemory(started(script, tmp_path))]) as target:
+        assert str(target.release) == ToyKernel().release
+    assert time.monotonic() - began_s > limits.OPEN_S * limits.BUSY_FACTOR
 
 
 def test_more_reads_than_a_pipe_holds_are_answered(tmp_path):
