@@ -24,6 +24,7 @@ from trapless.peek.machines import Image
 
 SLOW = pytest.mark.slow
 RAM = bytes(ToyKernel().ram)
+QUICK = {"raw", "elf", "vmcore", "lime", "kdump-zlib", "migration", "raw.gz"}
 HAVE_REGISTERS = {name for name in IMAGES if name.startswith(("elf", "vmcore", "paged", "kdump"))}
 
 
@@ -38,7 +39,9 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize(
+    "name", [one if one in QUICK else pytest.param(one, marks=SLOW) for one in IMAGES]
+)
 def test_memory_of_an_image_is_what_was_saved(name, tmp_path):
     memories = open_memory(written(tmp_path, IMAGES[name](RAM)))
     (memory,) = memories
