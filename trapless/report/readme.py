@@ -13,11 +13,27 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 from trapless.report import kernel_comparison, plot, summary, tables
 from trapless.report.document import Report
-from trapless.report.figures import Figure, Map
+from trapless.report.figures import Figure, Map, Table
 from trapless.results import estimate_file
 
 BEGIN = "<!-- results: made by `trapless report DIR --readme README.md`; do not edit -->"
 END = "<!-- results end -->"
+NATIVE_BEGIN = "<!-- native: made by `trapless report DIR --readme README.md`; do not edit -->"
+NATIVE_END = "<!-- native end -->"
+FILES = "files"
+"""The experiment that measures programs on this machine, without the module."""
+PORTED = {
+    "Python, `libtrapless.aio.Files`": {
+        "asyncio.to_thread": ("python-stat.files-plain", "python-read.files-plain", "pool"),
+        "aiofiles": ("python-stat.files-plain", "python-read.files-plain", "aiofiles"),
+    },
+    "Node, `trapless/promises`": {"fs.promises": ("node-stat.files", "node-read.files", "pool")},
+    "Rust, `trapless-tokio`": {
+        "tokio::fs": ("rust-stat.files", "rust-read.files", "pool"),
+        "tokio::fs::File": ("", "rust-open-read.files", "pool"),
+    },
+}
+"""Where a program gets its functions, and those that they replace: the metrics' work and way."""
 PICTURE_NAME = "instructions.svg"
 # Where wrapping pays beyond the trap: a map of an experiment, and the metric of its lowest cell.
 MAP_OF = "memory-hierarchy"
@@ -34,23 +50,59 @@ def rewrite(readme: Path, report: Report) -> None:
         text = readme.read_text(encoding="utf-8")
     except OSError as error:
         raise TraplessError(f"{readme}: {error.strerror}") from error
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
+    if BEGIN not in text or END not in text:
         raise TraplessError(f"{readme}: has no place for results; put the lines {BEGIN} and {END}")
     drawing = plot.standalone(picture(report))
     (report.directory / PICTURE_NAME).write_text(drawing, encoding="utf-8")
     if drawn_map := clocks_map(report):
         drawing = plot.standalone(drawn_map)
         (report.directory / MAP_NAME).write_text(drawing, encoding="utf-8")
-    part = generated(report, readme.parent)
-    readme.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
+    text = filled(text, BEGIN, END, generated(report, readme.parent))
+    if NATIVE_BEGIN in text:
+        text = filled(text, NATIVE_BEGIN, NATIVE_END, native(report))
+    readme.write_text(text, encoding="utf-8")
+
+
+def filled(text: str, begin: str, end: str, part: str) -> str:
+    """The text with the part between two marks."""
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{part}{end}{rest.partition(end)[2]}"
+
+
+def native(report: Report) -> str:
+    """The text about programs that run without root: ratios of CPU time, measured natively."""
+    section = next((one for one in report.sections if one.name == FILES), None)
+    if section is None:
+        raise TraplessError(f"{report.directory}: holds no result of the experiment {FILES}")
+    metrics = section.result.metrics
+
+    def share(way: str, base: str) -> str:
+        metric = metrics.get(f"native.{way}.cpu_ratio_to_{base}")
+        return f"{metric.value:.0%}" if metric else summary.ABSENT
+
+    rows = [
+        (name, f"`{other}`", share(stat, base), share(read, base))
+        for name, others in PORTED.items()
+        for other, (stat, read, base) in others.items()
+    ]
+    table = Table(
+        id=FILES,
+        title="",
+        columns=("in", "takes the place of", "attributes", "read whole"),
+        rows=tuple(row for row in rows if set(row[2:]) != {summary.ABSENT}),
+    )
+    return (
+        f"{tables.markdown(table)}\n"
+        "CPU time, 100% is that of the functions they replace: 64 tasks, 5,000 cached files, "
+        f"**native** on {section.result.machine}, medians of alternating rounds.\n"
+    )
 
 
 def generated(report: Report, origin: Path) -> str:
     """The text between the markers; links are relative to the folder `origin`."""
     folder = Path(os.path.relpath(report.directory, origin)).as_posix()
-    kernels = ", ".join(sorted({section.result.kernel for section in report.sections}))
+    shown = [one.result for one in report.sections if one.name in summary.GAINS]
+    kernels = ", ".join(sorted({result.kernel for result in shown}))
     gain = summary.gain(report)
     if gain is None:
         raise TraplessError(f"{report.directory}: holds no result that README.md could show")

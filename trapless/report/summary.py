@@ -25,6 +25,8 @@ WHAT = (
 )
 AT = 32  # calls a crossing: the batch size that the paper evaluates
 CALLS, MODES, PROGRAMS, SEEN = "batch-size", "mode-switch", "ls", "os-behaviour"
+GAINS = (CALLS, MODES, PROGRAMS)
+"""The experiments of which the table of gains is made."""
 # The columns, and for each the mechanisms to look for; io_uring has no getpid, its NOP stands in.
 WRAPPED = {"plain call": ("plain",), "batch": ("batch",), "io_uring": ("io_uring", "io_uring-nop")}
 UNMODIFIED = {"by trap": "trap", "supervisor": "supervisor"}

@@ -50,13 +50,13 @@ class Name:
 
     subject: str
     mechanism: str
-    parameter: str
+    parameter: str  # empty where the name has none
     unit: str
 
     @staticmethod
     def of(text: str) -> Name:
-        subject, mechanism, parameter, unit = text.split(".")
-        return Name(subject, mechanism, parameter, unit)
+        subject, mechanism, *parameter, unit = text.split(".")
+        return Name(subject, mechanism, ".".join(parameter), unit)
 
 
 @dataclass(frozen=True)

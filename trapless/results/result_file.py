@@ -22,8 +22,8 @@ from trapless.base.files import replace_file
 
 FILE_NAME = "result.json"
 KINDS = ("measured", "counted", "modelled")
-# SUBJECT.MECHANISM.PARAMETER.UNIT
-METRIC_NAME = re.compile(r"[a-z0-9_-]+\.[a-z0-9_-]+\.[a-z0-9_-]+\.[a-z0-9_-]+")
+# SUBJECT.MECHANISM.PARAMETER.UNIT, or without a parameter
+METRIC_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+){2,3}")
 EXPERIMENT_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 CLAIM_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -46,7 +46,7 @@ class Metric:
     def check(self, name: str) -> None:
         """Raise ValueError, naming the metric, where a field cannot be what it says."""
         if not METRIC_NAME.fullmatch(name):
-            raise ValueError(f"metric name {name!r} is not SUBJECT.MECHANISM.PARAMETER.UNIT")
+            raise ValueError(f"metric name {name!r} is not SUBJECT.MECHANISM[.PARAMETER].UNIT")
         if self.unit != name.rsplit(".", 1)[1]:
             raise ValueError(f"metric {name}: its unit is {self.unit!r}, its name says otherwise")
         if self.kind not in KINDS:

@@ -148,6 +148,8 @@ def test_the_generated_part_of_the_readme_is_what_saved_results_say(saved):
     from trapless.report import plot, readme
 
     assert readme.generated(saved, ROOT) == generated_part()
+    native = README.read_text().split(readme.NATIVE_BEGIN + "\n")[1].split(readme.NATIVE_END)[0]
+    assert readme.native(saved) == native
     picture = (saved.directory / readme.PICTURE_NAME).read_text()
     assert plot.shows(picture, readme.picture(saved))
 

@@ -74,12 +74,12 @@ DAMAGE = {
     "n zero": (put((*METRIC, "n"), 0), "n 0 is not a count"),
     "n a fraction": (put((*METRIC, "n"), 1.5), "n 1.5 is not a count"),
     "kind unknown": (put((*METRIC, "kind"), "guessed"), "kind 'guessed' is none of"),
-    "name of three parts": (
+    "name of two parts": (
         put(
-            ("metrics", "a.b.ns"),
+            ("metrics", "a.ns"),
             {"value": 1, "unit": "ns", "kind": "measured", "n": 1, "spread": 0},
         ),
-        "metric name 'a.b.ns'",
+        "metric name 'a.ns'",
     ),
     "claim failing without a reason": (put(("claims", 1, "note"), ""), "no note says why"),
     "claim with a foreign verdict": (put(("claims", 0, "holds"), "yes"), "holds 'yes'"),

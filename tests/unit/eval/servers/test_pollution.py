@@ -15,7 +15,7 @@ from trapless.experiments.experiment import Raw
 from trapless.experiments.raw_files import read_rows
 from trapless.model import clocks
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl"
 README = ROOT / "eval" / "servers" / "README.md"
 

@@ -30,7 +30,7 @@ from trapless.stat.run_counts import RunCounts
 from trapless.stat.run_report import CALLS_APART
 from trapless.stock.real_programs import Programs
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SAVED = ROOT / "docs" / "results" / "6.1" / "servers"
 DOCUMENT = ROOT / "eval" / "servers" / "README.md"
 DATA = ROOT / "tests" / "data" / "stat" / "find.json.xz"

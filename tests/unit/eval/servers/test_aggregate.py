@@ -16,7 +16,7 @@ from trapless.experiments.experiment import Raw
 from trapless.experiments.raw_files import read_rows
 from trapless.report.figures import Table
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT / "docs" / "results" / "6.1" / "servers" / "raw.jsonl"
 DOCUMENT = ROOT / "eval" / "servers" / "aggregate.md"
 
