@@ -2,8 +2,8 @@
 """Counts the same work by asyncio's tasks and by batches in Python, in a guest that gets this
 machine's Python.
 
-This file owns which files of Python the guest gets, the metrics' names and the table. python_tasks.py
-owns the ways. part_native.py measures the same program.
+This file owns which files of Python the guest gets, the metrics' names and the table.
+python_tasks.py owns the ways. part_native.py measures the same program.
 """
 
 from __future__ import annotations
