@@ -172,3 +172,22 @@ def test_kernel_without_tables_is_unwound_by_frame_pointers(cs, ending, encoded,
         shown = [str(target.name_of(one)) for one in cpu.stack.addresses]
     assert shown == ["schedule+0x8", "schedule_timeout+0xf", "toy_entry"]
     assert cpu.stack.ending is ending
+
+
+def test_stack_goes_on_below_where_an_interrupt_has_a_stack_of_its_own(tmp_path):
+    """The frame of the thread lies at a lower address than the interrupt's, on another stack."""
+    kernel = without_tables(ToyKernel())
+    names = kernel.symbols
+    kernel.put(kernel.physical(names["schedule"]), bytes.fromhex("554889e5"))
+    frame = kernel.image + 0x1A0000
+    below = frame - 2 * limits.STACK_BYTES_MAX
+    for at, bp, caller in ((frame, below, "schedule_timeout"), (below, 0, "toy_entry")):
+        words = struct.pack("<2Q", bp, names[caller] + 1)
+        kernel.put(kernel.physical(at), words)
+    kernel.put(kernel.physical(below + 16), bytes(8 * 21))
+    with opened(kernel, tmp_path) as target:
+        values = {**dict.fromkeys(SAVED, 0), "ip": names["schedule"] + 8, "sp": frame - 8}
+        (cpu,) = target.cpu_stacks([CpuRegisters(0, False, {**values, "bp": frame})])
+        shown = [str(target.name_of(one)) for one in cpu.stack.addresses]
+    assert shown == ["schedule+0x8", "schedule_timeout", "toy_entry"]
+    assert cpu.stack.ending is Ending.BOTTOM

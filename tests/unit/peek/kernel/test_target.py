@@ -294,6 +294,12 @@ def test_kernel_without_note_is_named(kernel):
         opened(kernel)
 
 
+def test_kernel_whose_symbols_are_functions_alone_says_so(kernel):
+    kernel.ram = kernel.ram.replace(b"init_task", b"other_tsk")
+    with pytest.raises(PeekError, match="built without CONFIG_KALLSYMS_ALL"):
+        opened(kernel)
+
+
 def test_truncated_image_is_refused_wherever_it_ends(tmp_path):
     kernel = ToyKernel()
     path = kernel.save(tmp_path)
