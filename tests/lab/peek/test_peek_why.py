@@ -87,6 +87,7 @@ MORE = (
     Hang("bug", "oops", ("hang_victim",)),
     Hang("flush", "deadlock", ("later_work", "hang_ordered", "itself")),
 )
+FREEZE = "mkdir -p /mnt; mount -t ext4 -o loop /ext4 /mnt && fsfreeze --freeze /mnt || echo failed"
 HEALTHY = {
     "idle": "true",
     "asleep for long in a driver": f"echo asleep >{SEED}",
@@ -112,10 +113,16 @@ HEALTHY = {
     "free=$(awk '/MemAvailable/{print $2}' /proc/meminfo); "
     "dd if=/dev/zero of=/full/x bs=1M count=$((free / 1024 - 24)) 2>/dev/null; true",
     "memory free again": "umount /full",
-    "a frozen file system": "mount -o loop /ext4 /mnt && fsfreeze -f /mnt",
-    "a file system again": "fsfreeze -u /mnt; dd if=/dev/zero of=/mnt/x bs=4k count=100 "
+    "a frozen file system": FREEZE,
+    "a file system again": "fsfreeze --unfreeze /mnt; dd if=/dev/zero of=/mnt/x bs=4k count=100 "
     "conv=fsync 2>/dev/null",
 }
+SILENT_DISK = """
+mount -t configfs none /sys/kernel/config 2>/dev/null; cd /sys/kernel/config/nullb
+mkdir silent && cd silent && echo 60000000000 >completion_nsec && echo 2 >irqmode
+cat /sys/kernel/config/nullb/silent/index; (echo 1 >power) & cd /
+"""
+"""A disk that answers after a minute, whose partitions the kernel looks for."""
 END_JOBS = (
     f"kill -9 $(cat /tmp/jobs 2>/dev/null) 2>/dev/null; rm -f /tmp/jobs /tmp/x; echo end >{SEED}"
 )
@@ -192,6 +199,14 @@ def files(folder: Path) -> list[tuple[Path, str]]:
     return [(threads, "/threads"), (image, "/ext4")]
 
 
+def for_ext4(kernel: str) -> tuple[tuple[str, str], ...]:
+    """The stock modules for an ext4 in a file; some kernels have its checksum in a module."""
+    folder = kernels.resolve(kernel, Silent()).modules_dir
+    assert folder is not None
+    checksum = [("crc32c_generic", "")] if any(folder.rglob("crc32c_generic.ko*")) else []
+    return (*checksum, ("loop", ""), ("ext4", ""))
+
+
 # ---- Tests ---------------------------------------------------------------------------------------
 
 
@@ -232,10 +247,10 @@ def test_healthy_machines_hang_in_nothing(kernel):
 
 
 def healthy_states(kernel: str, names: Sequence[str]) -> None:
-    with hanging(kernel, modules=(("loop", ""), ("ext4", ""))) as running:
+    with hanging(kernel, modules=for_ext4(kernel)) as running:
         assert not asked(running)["hangs"], "just booted"
         for name in names:
-            running.say(HEALTHY[name])
+            assert "failed" not in running.say(HEALTHY[name])
             time.sleep(2 * LONG_S)
             answer = asked(running)
             assert not answer["hangs"], (name, answer)
@@ -299,10 +314,9 @@ def test_stopped_machine_is_told_from_one_that_hangs(kernel, tmp_path):
             running, Hang("interrupts_all", "interrupts_off", ("clock stands still", "CPU 0"))
         )
         assert "interrupts are off" in text
-        title = f"pid-{emulator.pid}"
-        with daemon(tmp_path, "--vm", title) as served:
-            labels = {"vm": title, "cause": "interrupts_off"}
-            assert wait_until(lambda: served.value("trapless_vm_stuck_cause", **labels) == 1)
+        with daemon(tmp_path, "--vm", "trapless*") as served:
+            cause = {"cause": "interrupts_off"}
+            assert wait_until(lambda: served.value("trapless_vm_stuck_cause", **cause) >= 1)
             assert "no timer interrupts" in served.said() + served.get("")
 
 
@@ -328,15 +342,14 @@ def test_boot_that_ended_before_the_first_program_is_named(kernel, append, cause
 
 @pytest.mark.nightly
 def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
-    slow = "irqmode=2 completion_nsec=25000000000 queue_mode=2"
-    with hanging(kernel, modules=(("null_blk", slow), ("loop", ""), ("ext4", ""))) as running:
-        running.say("dd if=/dev/nullb0 of=/dev/null bs=4k count=1 2>/dev/null & true")
-        named_first(running, Hang("disk", "storage", ("disk nullb0", "not answered")))
-        assert not until(running, lambda one: not one["hangs"])["hangs"]
-        running.say("mount -o loop /ext4 /mnt && fsfreeze -f /mnt; touch /mnt/x & true")
+    null = (("configfs", ""), ("null_blk", "nr_devices=0"))
+    with hanging(kernel, modules=(*for_ext4(kernel), *null)) as running:
+        assert "failed" not in running.say(f"{FREEZE}; touch /mnt/x & true")
         named_first(running, Hang("frozen", "frozen", ("ext4", "loop0", "fsfreeze", "touch")))
-        running.say("fsfreeze -u /mnt")
+        running.say("fsfreeze --unfreeze /mnt")
         assert not until(running, lambda one: not one["hangs"])["hangs"]
-        running.send("for i in 1 2 3; do tail /dev/zero; done")
-        memory = until(running, lambda one: any(v["cause"] == "memory" for v in one["verdicts"]))
-        assert memory["verdicts"][0]["cause"] == "memory", memory
+        running.say("for i in 1 2 3; do tail /dev/zero; done")
+        named_first(running, Hang("memory", "memory", ("out of memory", "killed")))
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.say(SILENT_DISK)
+        named_first(running, Hang("disk", "storage", ("The disk silent", "not answered")))

@@ -28,6 +28,8 @@ LONGER_S = 10.0
 PAUSE_S = 1.0
 STILL_S = 6.0
 """An idle kernel wakes up at least every four seconds, for its own watchdog."""
+IDLE_STILL_S = 20.0
+"""The same where that watchdog may be off."""
 STEP_S = 0.1
 IDLE_SHARE = 0.02
 """An emulator that takes less of a processor runs no CPU."""
@@ -68,7 +70,8 @@ def diagnose(
     host = _Host(emulator)
     before = clock(target)
     time.sleep(PAUSE_S)
-    end_s = time.monotonic() + STILL_S - PAUSE_S
+    works = any(one.is_online and not one.is_idle for one in first.processors)
+    end_s = time.monotonic() + (STILL_S if works else IDLE_STILL_S) - PAUSE_S
     while clock(target) == before and time.monotonic() < end_s:
         time.sleep(STEP_S)
     second = target.look(longer_s)
@@ -85,7 +88,7 @@ class _Host:
     """What this host knows of a machine from the moment on at which this is made."""
 
     def __init__(self, emulator: Emulator | None) -> None:
-        self._emulator = emulator
+        self._emulator, self._pid = emulator, 0 if emulator is None else emulator.pid
         self._began_s = time.monotonic()
         self._before = self._worked()
 
@@ -121,35 +124,46 @@ class _Host:
     def on_still_clock(self, look: Look) -> list[Verdict]:
         """The verdict on a machine whose clock did not move between two looks."""
         seconds = time.monotonic() - self._began_s
-        if self._emulator is None:
-            return []
         if self._state() in ("T", "t"):
             text = (
-                f"The machine is stopped: its process {self._emulator.pid} on this host is, and "
-                f"SIGCONT lets it go on."
+                f"The machine is stopped: its process {self._pid} on this host is, and SIGCONT "
+                "lets it go on."
             )
             return [Verdict(Cause.STOPPED, text, seconds, "process")]
         shares = self._shares()
         if not shares:
-            return []
+            text = (
+                f"The machine's clock has stood still for {seconds:.0f} s: it is paused, or takes "
+                "no interrupts. This user cannot see whether its host runs it."
+            )
+            return [Verdict(Cause.STOPPED, text, seconds, "clock")]
         run, waited = (sum(one[part] for one in shares.values()) for part in (0, 1))
-        if run < IDLE_SHARE and waited < IDLE_SHARE:
+        if run >= IDLE_SHARE:  # so the clock would move if ticks came
+            return _without_interrupts(look, seconds)
+        if waited < IDLE_SHARE:
             text = (
                 "The machine is paused: its clock stands still, and its monitor runs none of its "
-                f"CPUs ({seconds:.0f} s were watched)."
+                f"CPUs, unless all have halted without interrupts ({seconds:.0f} s were watched)."
             )
             return [Verdict(Cause.STOPPED, text, seconds, "monitor")]
-        if run < waited:
-            text = (
-                f"This host is too busy to run the machine: its CPUs got {run:.0%} of a processor, "
-                f"and waited for one {waited:.0%} of the time."
-            )
-            return [Verdict(Cause.STOPPED, text, seconds, "host")]
-        return _without_interrupts(look, seconds)
+        text = (
+            f"This host is too busy to run the machine: its CPUs got {run:.0%} of a processor, and "
+            f"waited for one {waited:.0%} of the time."
+        )
+        return [Verdict(Cause.STOPPED, text, seconds, "host")]
 
     def explained(self, one: Verdict) -> Verdict:
         """A verdict on CPUs, with how much of a processor this host gave them meanwhile."""
         shares = self._shares()
+        waits = all(
+            cpu in shares and shares[cpu][0] < IDLE_SHARE <= shares[cpu][1] for cpu in one.cpus
+        )
+        if one.cause is Cause.INTERRUPTS_OFF and waits and len(shares) > 1:
+            text = (
+                f"This host is too busy to run CPU {one.cpus[0]} of the machine, which has taken "
+                f"no timer interrupt for {one.seconds:.0f} s."
+            )
+            return replace(one, cause=Cause.STOPPED, text=text)
         lines = [
             f"this host ran CPU {cpu} for {shares[cpu][0]:.0%} of the time that was watched"
             for cpu in one.cpus

@@ -15,7 +15,7 @@ from trapless.peek.kernel.health.devices import Disk
 from trapless.peek.kernel.health.guest_cpus import named
 from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
 from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
-from trapless.peek.kernel.health.waits import Waits
+from trapless.peek.kernel.health.waits import LOCK, PAGE, WORK, Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues
 
 ON_PURPOSE = ("__refrigerator", "wait_for_vfork_done", "kthread", "ptrace_stop", "do_signal_stop")
@@ -127,7 +127,7 @@ class Blocked:
         """From a thread to the root of its wait, and the circle that it ends in, if it does."""
         chain, at = [thread.address], thread.address
         while (wait := self.waits.get(at)) is not None and wait.owner:
-            if not wait.is_work and self._is_successor(wait.owner):
+            if wait.kind == LOCK and self._is_successor(wait.owner):
                 return [*chain, 0], []
             at = wait.owner
             if at in chain:
@@ -165,7 +165,7 @@ class Blocked:
         also = [one for one in group if one not in circle]
         if len(circle) == 1:
             wait = self.waits[circle[0].address]
-            itself = ": it waits for itself" if wait.is_work else " that it holds itself"
+            itself = ": it waits for itself" if wait.kind == WORK else " that it holds itself"
             text = f"{circle[0].title} waits for {wait.what}{itself}, and so for ever"
         else:
             text = (
@@ -229,7 +229,7 @@ class Blocked:
             return Cause.LOCK, text, [self._stack(root)]
         other, does = self._activity(root)
         have = f"{who} {'has' if len(group) == 1 else 'have'} waited for {seconds:.0f} s"
-        if nearest.is_work:
+        if nearest.kind == WORK:
             text = f"{have} for {nearest.what}; it is done by {root.title}, which {does}."
         else:
             text = f"{root.title} holds a lock for which {have}, and {does}."
@@ -259,11 +259,9 @@ class Blocked:
             )
             return Cause.WORK, text, []
         cause, why, lines = self._reason(first)
-        if wait is not None and "page" not in why:
+        if wait is not None:
             why = f"for {wait.what}" + (f" ({wait.note})" if wait.note else "")
-            cause = Cause.LOCK
-        elif wait is not None:
-            why = f"for {wait.what}"
+            cause = Cause.STORAGE if wait.kind == PAGE else Cause.LOCK
         return cause, f"{have} {why}.", lines
 
     def _reason(self, thread: Thread) -> tuple[Cause, str, list[str]]:

@@ -26,8 +26,9 @@ FROZEN = 4
 FREE_PAGES = 0
 """The number of free pages among the counters of memory (NR_FREE_PAGES)."""
 KILLED = "Out of memory: Killed process"
-RECENT_S, REPEATED = 60.0, 3
-"""When the kernel has killed so many processes in so short a time, it has run out of memory."""
+RECENT_S, LAST_S, REPEATED = 60.0, 15.0, 3
+"""Memory has run out when the kernel has killed so many processes in so short a time, the last one
+just now."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ def memory(
         for one in threads.all.values()
         if _is_victim(structures, one) and clocks.slept_s(one) > longer_s and one.state
     ]
-    if not stuck and len(recent) < REPEATED:
+    continues = recent and (clocks.now_ns - recent[-1].time_ns) / NS < LAST_S
+    if not stuck and (len(recent) < REPEATED or not continues):
         return None
     page = structures.target.symbol("vm_zone_stat") + WORD * FREE_PAGES
     free = structures.target.read_u64(page) * 4 >> 10

@@ -17,6 +17,8 @@ from trapless.peek.kernel.health.kernel_structures import WORD
 from trapless.peek.kernel.health.thread_states import Thread, Threads
 from trapless.peek.limits import LimitError
 
+LOCK, PAGE, WORK = "lock", "page", "work"
+"""Kinds of waits. The owner of a work is the thread that does it, and is known by its queue."""
 FLAGS = 7
 """The lowest bits of an owner, which are flags."""
 READ_HELD, READERS_SHIFT = 1, 8
@@ -44,7 +46,7 @@ class Wait:
     owner: int = 0
     note: str = ""  # what is known of whoever has it, where that is not one owner
     is_lost: bool = False  # it is free, so somebody should have woken the thread
-    is_work: bool = False  # the owner does it, and is known by its queue
+    kind: str = LOCK
 
 
 class Waits:
@@ -183,8 +185,9 @@ class Waits:
     def _page(self, thread: Thread) -> Wait | None:
         structures = self._structures
         member = structures.member("wait_page_queue", "folio", "page")
-        private = structures.at("wait_page_queue", "wait") + structures.at(
-            "wait_queue_entry", "private"
+        private, function = (
+            structures.at("wait_page_queue", "wait") + structures.at("wait_queue_entry", name)
+            for name in ("private", "func")
         )
         start, words = self._threads.words(thread)
         for number, word in enumerate(words):
@@ -192,16 +195,23 @@ class Waits:
             if word != thread.address or not self._threads.on_stack(record, thread.address):
                 continue
             try:
+                if not self._is_woken_by(record + function, "wake_page_function"):
+                    continue
                 page = structures.number(record, "wait_page_queue", member)
                 bit = structures.number(record, "wait_page_queue", "bit_nr")
                 written = self._target.types.enumerator("PG_writeback")
                 verb = "is being written" if written and bit == written[1] else "is locked"
-                return Wait(f"{self._page_name(page)}, which {verb}", page)
+                return Wait(f"{self._page_name(page)}, which {verb}", page, kind=PAGE)
             except LimitError:
                 raise
             except PeekError:
                 continue
         return None
+
+    def _is_woken_by(self, place: int, name: str) -> bool:
+        """Whether a word is the address of a function."""
+        known = self._target.has_symbol(name)
+        return not known or self._target.read_u64(place) == self._target.symbol(name)
 
     def _page_name(self, page: int) -> str:
         mapping = self._structures.number(page, "page", "mapping")
@@ -213,6 +223,8 @@ class Waits:
         number = self._structures.number(inode, "inode", "i_ino")
         block = self._structures.number(inode, "inode", "i_sb")
         system = self._structures.text(block, "super_block", "s_id")
+        if system.says("bdev"):
+            return "a page of a disk"
         return f"a page of the file with inode number {number} on {system}"
 
     def _work(self, thread: Thread) -> Wait | None:
@@ -229,7 +241,7 @@ class Waits:
                 continue
             if found is not None:
                 owner, name = found
-                return Wait(f"the end of the work {name}", record, owner, is_work=True)
+                return Wait(f"the end of the work {name}", record, owner, kind=WORK)
         return None
 
 
