@@ -167,6 +167,7 @@ checked: $(LIBRARIES) $(UNIT_RUN)
 
 .PHONY: unit-programs workloads
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
+workloads: $(filter $(PYTHON_COPY),$(LIBRARIES)) # the experiment files counts it
 workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) ## build the examples, and what experiments and stat run
 
 unit-programs: $(UNIT_PROGRAMS)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from eval.files import spec
-from eval.files.part_python import BINDING, PROGRAM
+from eval.files.part_python import BINDING, EXTENSION, PROGRAM
 from trapless.base import json_text
 from trapless.base.console import TraplessError
 from trapless.base.paths import build_dir, repo_root
@@ -90,7 +90,8 @@ def programs(directory: Path) -> Iterator[tuple[str, list[str], str]]:
     }
     yield "C", [str(workload("files")), *option_words(options)], ""
     arguments = ["--directory", str(directory), "--files", files, "--repeats", repeats]
-    yield "Python", [sys.executable, str(PROGRAM), *arguments], ""
+    lacks = "" if EXTENSION.exists() else "the library for Python is not built"
+    yield "Python", [sys.executable, str(PROGRAM), *arguments], lacks
     node = shutil.which("node")
     lacks = "" if node else "node is not installed"
     if node and not (NODE_BINDING / "build/trapless.node").exists():

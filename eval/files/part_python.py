@@ -27,6 +27,7 @@ from trapless.vm.lab import LabConfig
 
 TIMEOUT_S = 3600.0
 BINDING = repo_root() / "lib/bindings/python"
+EXTENSION = BINDING / "libtrapless/_ring.abi3.so"
 PROGRAM = Path(__file__).with_name("python_tasks.py")
 GUEST_BINDING, GUEST_PROGRAM = "/lib-python", "/python_tasks.py"
 ENVIRONMENT = (("PYTHONHASHSEED", "0"), ("PYTHONDONTWRITEBYTECODE", "1"))
@@ -96,6 +97,10 @@ def guest_files() -> tuple[tuple[Path, str], ...]:
 
 
 def collect(run: Collection) -> None:
+    if not EXTENSION.exists():
+        reason = "the library for Python is not built; Python's headers and `make lib` build it"
+        run.write([{"skipped": "python", "reason": reason}])
+        return
     config = LabConfig(
         kernel=run.kernel,
         cpus=1,
@@ -110,6 +115,10 @@ def collect(run: Collection) -> None:
     run.boot("counted", config, argv)
 
 
+def is_left_out(raw: Raw) -> bool:
+    return any("skipped" in row for row in raw.rows)
+
+
 Least = Mapping[tuple[str, str], float]
 
 
@@ -118,6 +127,8 @@ def least(values: Mapping[tuple[str, str], Sequence[float]]) -> Least:
 
 
 def analyse(raw: Raw) -> Findings:
+    if is_left_out(raw):
+        return Findings()
     found = costs(raw.rows, "instructions")
     metrics: dict[str, Metric] = {
         f"{work}.{way}.instructions": repetition.metric(values, "instructions", digits=1)
@@ -138,6 +149,8 @@ def cell(found: Least, work: str, way: str) -> str:
 
 
 def figures(raw: Raw) -> tuple[Figure | Table, ...]:
+    if is_left_out(raw):
+        return ()
     found = least(costs(raw.rows, "instructions"))
     rows = tuple((name, *(cell(found, work, way) for work in WORK)) for way, name in WAYS.items())
     return (

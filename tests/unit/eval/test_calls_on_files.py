@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from eval.files import part_calls, part_native, part_python, spec
+from trapless.base.console import Silent
+from trapless.experiments.collection import Collection
 from trapless.experiments.experiment import Raw, workload
 from trapless.experiments.raw_files import read_rows
 
@@ -73,6 +75,16 @@ def test_what_a_machine_lacks_is_left_out_of_the_native_table_and_named(saved):
     (less,) = part_native.figures(replace(saved["native"], rows=rows))
     assert {row[0] for row in whole.rows} - {row[0] for row in less.rows} == {"Node"}
     assert "Left out: Node (it is absent)" in less.caption
+
+
+def test_without_the_library_for_python_its_part_is_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(part_python, "EXTENSION", tmp_path / "absent")
+    run = Collection("files", tmp_path, quick=True, kernel="6.1", progress=Silent())
+    run.part = "python"
+    part_python.collect(run)
+    run.finish()
+    raw = Raw(read_rows(tmp_path / "raw.jsonl"), {})
+    assert part_python.analyse(raw).metrics == {} and part_python.figures(raw) == ()
 
 
 def rows_of(*command: str) -> list[dict[str, object]]:
