@@ -8,6 +8,8 @@ memory.
 
 from __future__ import annotations
 
+import bisect
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,21 +55,27 @@ def write(target: Target, path: Path) -> int:
     text, text_end = target.symbol("_text"), target.symbol("_end")
     physical, length = text + target.image_shift & MASK, _up(text_end - text)
     for (begin, stop), at in zip(ranges, places, strict=True):
-        if begin <= physical and physical + length <= stop:
+        if text < text_end and begin <= physical and physical + length <= stop:
             segments.append((PT_LOAD, 7, at + physical - begin, text, physical, length, length, 0))
         size = stop - begin
-        segments.append((PT_LOAD, 7, at, target.direct_map + begin, begin, size, size, 0))
+        virtual = target.direct_map + begin & MASK
+        segments.append((PT_LOAD, 7, at, virtual, begin, size, size, 0))
     try:
-        with path.open("xb") as file:
+        with _created(path) as file:
             _head(file, segments)
             file.seek(notes_at)
             file.write(notes)
-            for (begin, stop), at in zip(ranges, places, strict=True):
-                _copy(target, file, begin, stop, at)
+            _copy(target, file, ranges, places)
             file.truncate(place)
     except OSError as error:
         raise PeekError(f"cannot write {path}: {error.strerror}") from error
     return sum(stop - begin for begin, stop in ranges)
+
+
+def _created(path: Path) -> BinaryIO:
+    """A new file for its owner alone: it gets all that the machine knows, as passwords and keys."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def _up(length: int) -> int:
@@ -100,13 +108,19 @@ def _notes(target: Target) -> bytes:
     return notes + _note(b"VMCOREINFO\0", 0, text)
 
 
-def _copy(target: Target, file: BinaryIO, begin: int, stop: int, at: int) -> None:
-    """Copy what memory has of a range; zeros stay holes."""
+def _copy(
+    target: Target, file: BinaryIO, ranges: Sequence[tuple[int, int]], places: Sequence[int]
+) -> None:
+    """Copy what memory has of the ranges; zeros stay holes."""
+    starts = [begin for begin, _ in ranges]
     for start, length in target.memory.populated():
-        place, end = max(start, begin), min(start + length, stop)
-        while place < end:
-            data = target.memory.read(place, min(CHUNK_BYTES, end - place))
-            if data.count(0) != len(data):
-                file.seek(at + place - begin)
-                file.write(data)
-            place += len(data)
+        first = max(bisect.bisect_right(starts, start) - 1, 0)
+        for number in range(first, bisect.bisect_left(starts, start + length)):
+            begin, stop = ranges[number]
+            place, end = max(start, begin), min(start + length, stop)
+            while place < end:
+                data = target.memory.read(place, min(CHUNK_BYTES, end - place))
+                if data.count(0) != len(data):
+                    file.seek(places[number] + place - begin)
+                    file.write(data)
+                place += len(data)

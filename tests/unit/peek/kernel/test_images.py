@@ -20,6 +20,7 @@ from trapless.peek.kernel.memories import formats, unpacker
 from trapless.peek.kernel.memories.formats import Kind
 from trapless.peek.kernel.memories.images import open_memory, open_ram
 from trapless.peek.kernel.memories.pieces import Pieces
+from trapless.peek.kernel.memory import RawFile
 from trapless.peek.machines import Image
 
 SLOW = pytest.mark.slow
@@ -73,6 +74,7 @@ def test_memory_is_exported_as_a_core_with_note_registers_and_virtual_addresses(
             core_writer.write(target, core)
         banner = target.symbol("linux_banner")
     assert size == len(RAM) and core.stat().st_blocks * 512 < len(RAM) // 2
+    assert core.stat().st_mode & 0o777 == 0o600  # it has the keys and passwords of the machine
     with Image(core).open() as copy:
         assert copy.memory.read(0, len(RAM)) == RAM
         assert [one.values["ip"] for one in copy.saved_registers()] == [REGISTER_VALUES["ip"]] * 2
@@ -82,6 +84,37 @@ def test_memory_is_exported_as_a_core_with_note_registers_and_virtual_addresses(
         assert [one["n_name"] for one in notes.iter_notes()] == ["CORE", "CORE", "VMCOREINFO"]
         file.seek(text["p_offset"] + banner - text["p_vaddr"])
         assert file.read(13) == b"Linux version"
+
+
+def test_memory_in_many_ranges_is_gone_through_once_for_a_core(tmp_path, monkeypatch):
+    seen, core = list[int](), tmp_path / "core"
+    populated = RawFile.populated
+    monkeypatch.setattr(
+        RawFile, "populated", lambda *all_: seen.append(all_[1]) or populated(*all_)
+    )
+    with Image(written(tmp_path, IMAGES["lime"](RAM))).open() as target:
+        regions = target.memory.regions()
+        seen.clear()
+        core_writer.write(target, core)
+    assert len(regions) > 1 and seen == [one.offset for one in regions]
+    with Image(core).open() as copy:
+        assert copy.memory.read(0, len(RAM)) == RAM
+
+
+def test_addresses_that_no_kernel_has_are_exported_as_they_are(tmp_path, monkeypatch):
+    core, path = tmp_path / "core", written(tmp_path, RAM)
+    with Image(path).open() as target, path.open("r+b") as ram:
+        ram.seek(target.physical(target.symbol("page_offset_base")))
+        ram.write(b"\xff" * 8)
+        ram.flush()
+        assert target.direct_map == (1 << 64) - 1
+        address = target.symbols.address
+        monkeypatch.setattr(
+            *(target.symbols, "address"), lambda name: 0 if name == "_end" else address(name)
+        )
+        core_writer.write(target, core)
+    with core.open("rb") as file:
+        assert [one["p_type"] for one in ELFFile(file).iter_segments()] == ["PT_NOTE", "PT_LOAD"]
 
 
 @pytest.mark.parametrize("one", [f for f in formats.FORMATS if f.kind is Kind.OTHER], ids=str)
