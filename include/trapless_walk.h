@@ -62,10 +62,10 @@ struct tl_walk;
 #define TL_WALK_BY_INODE (1u << 14)	/* or of inodes, in which disks read files faster */
 
 enum tl_walk_kind {
-	TL_WALK_ENTRY,		/* an entry; if it is a directory, what is in it follows */
-	TL_WALK_LEFT,		/* a directory once more, with TL_WALK_LEAVE */
-	TL_WALK_CYCLE,		/* a directory that is its own ancestor; it is not entered */
-	TL_WALK_UNREADABLE,	/* a directory that could not be opened, or not read to its end */
+	TL_WALK_ENTRY = 0,	/* an entry; if it is a directory, what is in it follows */
+	TL_WALK_LEFT = 1,	/* a directory once more, with TL_WALK_LEAVE */
+	TL_WALK_CYCLE = 2,	/* a directory that is its own ancestor; it is not entered */
+	TL_WALK_UNREADABLE = 3,	/* a directory that could not be opened, or not read to its end */
 };
 
 /* What tl_walk_next() returns. It is valid until the next call for this walk. */

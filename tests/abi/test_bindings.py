@@ -23,7 +23,7 @@ from tests.abi.test_abi import NUMBERS, STRUCTS
 ROOT = Path(__file__).resolve().parents[2]
 BINDINGS = ROOT / "lib/bindings"
 CRATE = BINDINGS / "rust/src"
-C = (ROOT / "include/trapless.h").read_text()
+C = "".join((ROOT / "include" / name).read_text() for name in ("trapless.h", "trapless_walk.h"))
 SYS = (CRATE / "sys.rs").read_text()
 
 PYTHON = BINDINGS / "python/libtrapless"
@@ -31,9 +31,10 @@ COUNTS = SimpleNamespace(**runpy.run_path(str(PYTHON / "counts.py")))
 ABI = SimpleNamespace(**runpy.run_path(str(PYTHON / "abi.py")))
 """Modules of Python alone: the package loads its extension, and nothing is built here."""
 
-BOUND = ("tl_batch_", "tl_call_get_class")
-"""What other languages have: batches and programs. Schedulers are asyncio's and futures' business,
-a batch in a thread of its own stands for workers, and `trapless switch` switches any program."""
+BOUND = ("tl_batch_", "tl_call_get_class", "tl_walk_")
+"""What other languages have: batches, programs and walks. Schedulers are asyncio's and futures'
+business, a batch in a thread of its own stands for workers, and `trapless switch` switches any
+program."""
 
 TYPES = {
     "void": "",
@@ -50,6 +51,11 @@ TYPES = {
     "struct tl_batch **": "*mut *mut tl_batch",
     "struct tl_stats *": "*mut tl_stats",
     "const char **": "*mut *const c_char",
+    "const char *": "*const c_char",
+    "struct tl_walk *": "*mut tl_walk",
+    "const struct tl_walk *": "*const tl_walk",
+    "struct tl_walk **": "*mut *mut tl_walk",
+    "const struct tl_walk_entry **": "*mut *const tl_walk_entry",
 }
 """What a type of C is in Rust."""
 
@@ -104,7 +110,7 @@ def test_numbers_of_rust_are_the_headers() -> None:
     own |= {f"TL_IF_{name.upper()}": int(n) for name, n in re.findall(r"(\w+) = (\d+)", listed)}
     wanted = numbers_of_c()
     assert own == {name: wanted[name] for name in own}
-    assert len(own) == 9 + 3 + 7
+    assert len(own) == 9 + 3 + 7 + 10
     assert {name for name in wanted if name.startswith(("TL_IF_", "TL_BACKEND_"))} <= set(own)
 
 
@@ -125,6 +131,7 @@ def test_structures_are_those_of_c() -> None:
     assert tuple(fields_of_rust((CRATE / "counts.rs").read_text(), "tl_stats")) == fields
     counts = [name for name, *_ in fields if name not in ("size", "reserved")]
     assert list(COUNTS.Stats._fields) == counts
+    assert tuple(fields_of_rust(SYS, "tl_scan_entry")) == STRUCTS["tl_scan_entry"][1]
     in_rust = fields_of_rust((CRATE / "stat.rs").read_text(), "Stat")
     assert sum(in_rust[-1][1:]) == 144
 

@@ -12,12 +12,14 @@ mod request;
 mod results;
 mod stat;
 pub mod sys;
+mod walk;
 
 pub use batch::{Backend, Batch};
 pub use calls::{Calls, Flushed, Stopped};
 pub use request::{Argument, Call, Condition, Fd, Opened, Piped, Read, Value};
 pub use results::Results;
 pub use stat::Stat;
+pub use walk::{Attributes, Kind, Walk, WalkEntry, WalkOptions};
 
 /// Flags of [`Calls::open`]. Every descriptor is close-on-exec.
 pub mod open {

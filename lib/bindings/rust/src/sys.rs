@@ -17,6 +17,18 @@ pub const TL_STEPS_DEFAULT: u64 = 1048576;
 pub const TL_BACKEND_PLAIN: c_int = 0;
 pub const TL_BACKEND_MODULE: c_int = 1;
 
+pub const TL_WALK_BREADTH_FIRST: c_uint = 1 << 8;
+pub const TL_WALK_LEAVE: c_uint = 1 << 9;
+pub const TL_WALK_ONE_DEVICE: c_uint = 1 << 10;
+pub const TL_WALK_FOLLOW_ROOT: c_uint = 1 << 11;
+pub const TL_WALK_FOLLOW: c_uint = 1 << 12;
+pub const TL_WALK_BY_NAME: c_uint = 1 << 13;
+pub const TL_WALK_BY_INODE: c_uint = 1 << 14;
+
+pub const TL_WALK_LEFT: c_int = 1;
+pub const TL_WALK_CYCLE: c_int = 2;
+pub const TL_WALK_UNREADABLE: c_int = 3;
+
 pub const TL_NR_MASK: u32 = 0xfff;
 pub const TL_NR_STORE: u32 = 0xfff;
 pub const TL_NR_INCREASE: u32 = 0xffe;
@@ -39,6 +51,63 @@ pub const fn tl_word64(argument: usize) -> u32 {
 /// A batch; the library owns what is in it.
 #[repr(C)]
 pub struct tl_batch {
+    private: [u8; 0],
+}
+
+/// An entry of a directory: numbers, and what statx says of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tl_scan_entry {
+    pub size: u16,
+    pub name_at: u16,
+    pub name_bytes: u16,
+    pub error: i16,
+    pub d_ino: u64,
+    pub d_off: i64,
+    pub mask: u32,
+    pub blksize: u32,
+    pub attributes: u64,
+    pub attributes_mask: u64,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u16,
+    pub r#type: u8,
+    pub reserved: u8,
+    pub ino: u64,
+    pub bytes: u64,
+    pub blocks: u64,
+    pub atime_sec: i64,
+    pub btime_sec: i64,
+    pub ctime_sec: i64,
+    pub mtime_sec: i64,
+    pub atime_nsec: u32,
+    pub btime_nsec: u32,
+    pub ctime_nsec: u32,
+    pub mtime_nsec: u32,
+    pub rdev_major: u32,
+    pub rdev_minor: u32,
+    pub dev_major: u32,
+    pub dev_minor: u32,
+    pub mnt_id: u64,
+}
+
+/// What tl_walk_next() returns.
+#[repr(C)]
+pub struct tl_walk_entry {
+    pub kind: c_int,
+    pub error: c_int,
+    pub depth: u32,
+    pub name_bytes: u32,
+    pub path_bytes: usize,
+    pub path: *const c_char,
+    pub name: *const c_char,
+    pub attributes: *const tl_scan_entry,
+}
+
+/// A walk; the library owns what is in it.
+#[repr(C)]
+pub struct tl_walk {
     private: [u8; 0],
 }
 
@@ -78,4 +147,17 @@ extern "C" {
         name: *mut *const c_char,
         reason: *mut *const c_char,
     ) -> c_int;
+    pub fn tl_walk_create(
+        walk: *mut *mut tl_walk,
+        dirfd: c_int,
+        path: *const c_char,
+        mask: c_uint,
+        flags: c_uint,
+        descriptors: c_uint,
+    ) -> c_int;
+    pub fn tl_walk_destroy(walk: *mut tl_walk);
+    pub fn tl_walk_next(walk: *mut tl_walk, entry: *mut *const tl_walk_entry) -> c_int;
+    pub fn tl_walk_skip(walk: *mut tl_walk);
+    pub fn tl_walk_fd(walk: *mut tl_walk) -> c_int;
+    pub fn tl_walk_backend(walk: *const tl_walk) -> c_int;
 }
