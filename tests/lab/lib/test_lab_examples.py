@@ -19,7 +19,7 @@ from trapless.vm import lab
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = ("copy", "words", "log")
+EXAMPLES = ("copy", "words", "log", "usage")
 SIZES = (0, 1, 300, 4096, 65536, 65537, 200_000)
 """Bytes of files: nothing, a part of a step of a copy, whole steps, and more."""
 
@@ -30,6 +30,7 @@ listing() { (cd $1 && find . | sort | while read -r name; do stat -c '%A %s %n' 
 	[ -L "$name" ] && readlink "$name"; [ -f "$name" ] && md5sum < "$name"; done) > $2; }
 find tree -type f | xargs /bin/wc-of-host | sed 's/^ *//; s/  */ /g' | sort > /wc
 /bin/cp-of-host -r tree cp || exit 1
+for one in tree tree/link tree/d0; do /bin/du-of-host -s $one; done > /du
 find cp -type d | sort > /dirs; listing cp /cp
 for client in 0 1 2 3 4 5 6 7; do
 	n=0; while [ $n -lt 25 ]; do echo "client $client record $n"; n=$((n + 1)); done
@@ -37,6 +38,7 @@ done > /records
 for TRAPLESS_BACKEND in module plain; do
 	export TRAPLESS_BACKEND
 	/bin/words tree | sort > /words; equal /words /wc words
+	/bin/usage tree tree/link tree/d0 > /usage; equal /usage /du usage
 	/bin/copy tree copy || echo "FAIL copy $?"
 	listing copy /copy; equal /copy /cp copy; rm -r copy
 	/bin/log log 25 > /said
@@ -77,7 +79,8 @@ def test_examples_answer_as_coreutils_with_and_without_the_module(archive: Path)
     for program in built:
         make(program)
     host = [
-        (Path(str(shutil.which(name))).resolve(), f"/bin/{name}-of-host") for name in ("wc", "cp")
+        (Path(str(shutil.which(name))).resolve(), f"/bin/{name}-of-host")
+        for name in ("wc", "cp", "du")
     ]
     config = lab.LabConfig(
         files=(*((path, f"/bin/{path.name}") for path in built), *host, (archive, "/tree.tar")),

@@ -110,6 +110,7 @@ int main(void)
 	CHECK_EQ(compare(scan, path), 0);
 	CHECK(compare(scan, "/dev") > 2);
 	removed_directory_is_at_its_end(scan, folder);
+	CHECK_EQ(tl_scan_backend(scan), WALK_BACKEND);
 	CHECK_EQ(tl_scan_open(scan, AT_FDCWD, "/dev/null"), -ENOTDIR);
 	CHECK_EQ(tl_scan_fd(scan), -1);
 	tl_scan_destroy(scan);

@@ -127,6 +127,9 @@ static inline int open_descriptors(void)
 	return n;
 }
 
+/* What compound calls are to be made by: on the module the tests must not pass by plain calls. */
+#define WALK_BACKEND (LIB_FLAGS == TL_MODULE ? TL_BACKEND_MODULE : TL_BACKEND_PLAIN)
+
 static inline struct tl_walk *walk_new(const char *path, unsigned int flags,
 				       unsigned int descriptors)
 {

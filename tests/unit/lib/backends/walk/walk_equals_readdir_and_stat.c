@@ -169,6 +169,7 @@ static void walk_through(struct list *list, const char *folder, unsigned int fla
 	}
 	CHECK_EQ(result, 0);
 	CHECK_EQ(tl_walk_next(walk, &entry), 0);
+	CHECK_EQ(tl_walk_backend(walk), WALK_BACKEND);
 	tl_walk_destroy(walk);
 }
 

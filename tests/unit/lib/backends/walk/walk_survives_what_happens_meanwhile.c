@@ -77,6 +77,7 @@ static void steady_names_come_once(unsigned int flags)
 			CHECK_EQ(seen[atoi(entry->name + 1)]++, 0);
 		}
 		CHECK_EQ(result, 0);
+		CHECK_EQ(tl_walk_backend(walk), WALK_BACKEND);
 		tl_walk_destroy(walk);
 		for (unsigned int i = 0; i < STEADY; i++)
 			CHECK_EQ(seen[i], 1);
