@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -27,6 +27,8 @@ from trapless.base.console import TraplessError, colours
 from trapless.base.paths import header_path
 
 HEADER = "trapless_calls.h"
+COMPOUND = "compound"
+"""The word that selects the requests which are no system calls."""
 ROW = re.compile(
     r"(TL_ANY|TL_NULL_MASK|TL_SELF_VALUE|TL_BATCH_ONLY|TL_REFUSED)"
     r"\((\w+), (\d+)(?:, ([0-5])(, 0x[0-9a-f]+, 0x[0-9a-f]+)?)?"
@@ -75,6 +77,16 @@ class Call:
     name: str
     allowed: CallClass
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class CompoundCall:
+    """A request that is no system call, and why it is off where it is."""
+
+    nr: int
+    name: str
+    offered: bool
+    reason: str
 
 
 def parse(text: str, where: str = HEADER) -> list[Call]:
@@ -147,16 +159,36 @@ def _means(pattern: str, call: Call) -> bool:
     return pattern == str(call.nr) or fnmatch.fnmatchcase(call.name, pattern)
 
 
-def show(wanted: Sequence[str], *, as_json: bool, stream: TextIO | None = None) -> None:
-    """Print the rows that `wanted` selects: JSON, a paged table on a terminal, or plain lines."""
+def show(
+    wanted: Sequence[str],
+    *,
+    as_json: bool,
+    stream: TextIO | None = None,
+    compound: Sequence[CompoundCall] = (),
+) -> None:
+    """Print the rows that `wanted` selects: JSON, a paged table on a terminal, or plain lines.
+
+    The compound calls follow where nothing is selected, or the word "compound" is.
+    """
     out = stream if stream is not None else sys.stdout
-    calls = choose(load(), wanted)
+    words = [word for word in wanted if word != COMPOUND]
+    calls = choose(load(), words) if words or not wanted else []
+    after = list(compound) if not wanted or COMPOUND in wanted else []
     if as_json:
-        out.write(json.dumps({"calls": [_as_data(call) for call in calls]}, indent=2) + "\n")
+        data: dict[str, object] = {"calls": [_as_data(call) for call in calls]}
+        if after:
+            data[COMPOUND] = [asdict(call) for call in after]
+        out.write(json.dumps(data, indent=2) + "\n")
     elif out.isatty() and find_spec("rich"):
-        _page(calls, out)
+        _page(calls, out, "".join(map(_compound_line, after)))
     else:
         out.writelines(_line(call) for call in calls)
+        out.writelines(map(_compound_line, after))
+
+
+def _compound_line(call: CompoundCall) -> str:
+    state = "offered here" if call.offered else f"off: {call.reason}"
+    return f"{call.nr:>4}  {call.name:<24} {COMPOUND:<11} {state}\n"
 
 
 def _as_data(call: Call) -> dict[str, int | str]:
@@ -172,7 +204,7 @@ def _line(call: Call) -> str:
     return f"{call.nr:>4}  {call.name:<24} {call.allowed.value:<11} {call.reason}".rstrip() + "\n"
 
 
-def _page(calls: Sequence[Call], out: TextIO) -> None:
+def _page(calls: Sequence[Call], out: TextIO, after: str) -> None:
     """Print a table, through the pager where it is longer than the terminal."""
     from rich import box
     from rich.console import Console
@@ -199,8 +231,9 @@ def _page(calls: Sequence[Call], out: TextIO) -> None:
         markup=False,
         emoji=False,
     )
-    console.print(table)
-    text = buffer.getvalue()
+    if calls:
+        console.print(table)
+    text = buffer.getvalue() + after
     if text.count("\n") < lines:
         out.write(text)
         return

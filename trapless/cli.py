@@ -67,7 +67,8 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     """Say what this machine and kernel can run.
 
     For each 'no' it gives the reason and the remedy. It changes nothing. With --calls, CALL is a
-    name, a pattern or a number, and CLASS is any, null-mask, self-value, batch-only or refused.
+    name, a pattern or a number, and CLASS is any, null-mask, self-value, batch-only, refused, or
+    compound for requests that are no system calls.
 
     \b
     trapless doctor --calls 'epoll_*' execve

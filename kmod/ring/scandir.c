@@ -19,6 +19,7 @@
 #include <linux/kdev_t.h>
 #include <linux/kernel.h>
 #include <linux/limits.h>
+#include <linux/moduleparam.h>
 #include <linux/mount.h>
 #include <linux/printk.h>
 #include <linux/sched/signal.h>
@@ -380,10 +381,17 @@ static long call_beyond(const struct pt_regs *regs)
 	return regs->orig_ax == TL_NR_SCANDIR ? scan_directory(regs) : tlk_policy_refuse(regs);
 }
 
+/* Set when the module is loaded, and then what it came to. */
+static bool scandir = true;
+module_param(scandir, bool, 0444);
+MODULE_PARM_DESC(scandir, "offer TL_NR_SCANDIR where the kernel has what it takes");
+
 void __init tlk_scandir_init(void)
 {
-	if (tlk_statx_init())
+	if (scandir && tlk_statx_init()) {
 		pr_info("TL_NR_SCANDIR is not offered: vfs_statx() of this kernel is not known\n");
-	else
+		scandir = false;
+	}
+	if (scandir)
 		tlk_policy_set_beyond(call_beyond);
 }

@@ -43,8 +43,9 @@ def run(
     """Print the findings, or with `calls` the table of system calls; always 0."""
     if calls:
         from trapless import calls as calls_table
+        from trapless.doctor import compound_calls
 
-        calls_table.show(names, as_json=as_json)
+        calls_table.show(names, as_json=as_json, compound=compound_calls.examine(Host()))
         return 0
     with ConsoleProgress() as progress:
         groups = examine(Host(), online=online, progress=progress)

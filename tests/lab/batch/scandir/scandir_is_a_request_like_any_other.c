@@ -6,6 +6,7 @@
  */
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "scan.h"
 
@@ -64,7 +65,15 @@ static void check_arguments(void)
 	CHECK_EQ(scan(&ring, MUST(open("/proc/stat", O_RDONLY)), entries, 1000, 0, 0), -ENOTDIR);
 	CHECK_EQ(scan(&ring, MUST(eventfd(0, 0)), entries, 1000, 0, 0), -ENOTDIR);
 	CHECK_EQ(scan(&ring, MUST(socket(AF_UNIX, SOCK_STREAM, 0)), entries, 1000, 0, 0), -ENOTDIR);
-	/* A pipe has something else where a directory has the lock of its position. */
+	/*
+	 * A pipe has something else where a directory has the lock of its position: how often
+	 * it was opened to be written, if it is a FIFO that is opened without a writer.
+	 */
+	MUST(mkfifo("/fifo", 0600));
+	value = MUST(open("/fifo", O_RDWR));
+	MUST(close(value));
+	CHECK_EQ(scan(&ring, MUST(open("/fifo", O_RDONLY | O_NONBLOCK)), entries, 1000, 0, 0),
+		 -ENOTDIR);
 	MUST(pipe(ends));
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(scan(&ring, ends[0], entries, 1000, 0, 0), -ENOTDIR);
