@@ -112,6 +112,7 @@ matrix-all: setup-tests ## matrix, and the module's tests on debug, KCSAN, kCFI,
 	@$(MAKE) --no-print-directory -s all
 	TL_FUZZ_S=$(FUZZ_S) $(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcfi,kcsan
+	$(PYTEST) -n $(VMS) tests/lab/runner/test_lab.py -k behaviour --emulator bochs --kernels 6.12,newest
 
 image-check: setup-tests ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
 	@$(MAKE) --no-print-directory -s all

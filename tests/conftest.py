@@ -44,6 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"for every supported one, 'others' for their flavours (default: {DEFAULT_KERNELS})",
     )
     parser.addoption(
+        "--emulator",
+        choices=("qemu", "bochs"),
+        default="qemu",
+        help="what runs the C programs of tests/lab; bochs has indirect-branch tracking, is slow, "
+        "and runs those of batches and supervisor mode",
+    )
+    parser.addoption(
         "--tools-once",
         action="store_true",
         help="run lab tests whose subject is a tool of ours, and not the module, and the library's "

@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Features of the processor and of the kernel that older headers do not name. This header owns the
- * questions; refusal.c and call.c own what follows from the answers.
+ * questions and the locking of one; its users own what follows from the answers.
  */
 #ifndef TLK_COMPAT_FEATURES_H
 #define TLK_COMPAT_FEATURES_H
 
 #include <linux/init.h>
+#include <linux/sched.h>
 #include <linux/types.h>
 #include <asm/cpufeature.h>
+#ifdef CONFIG_X86_USER_SHADOW_STACK
+#include <asm/prctl.h>
+#endif
 #include <asm/unistd.h>
 
-/* May programs use shadow stacks? */
-static inline bool tlk_has_user_shadow_stacks(void)
+/* Has the thread a shadow stack? A function call at level 0 pushes nothing on it. */
+static inline bool tlk_has_shadow_stack(const struct task_struct *task)
 {
-#ifdef X86_FEATURE_USER_SHSTK
-	return boot_cpu_has(X86_FEATURE_USER_SHSTK);
+#ifdef CONFIG_X86_USER_SHADOW_STACK
+	return task->thread.features & ARCH_SHSTK_SHSTK;
 #else
 	return false;
+#endif
+}
+
+/* Makes this thread's arch_prctl(ARCH_SHSTK_ENABLE) -EPERM, until it executes a program. */
+static inline void tlk_lock_shadow_stack(void)
+{
+#ifdef CONFIG_X86_USER_SHADOW_STACK
+	current->thread.features_locked |= ARCH_SHSTK_SHSTK;
 #endif
 }
 

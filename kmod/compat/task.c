@@ -25,6 +25,7 @@
 #include <linux/user_namespace.h>
 
 #include "compat/symbols.h"
+#include "compat/features.h"
 #include "compat/task.h"
 
 static void no_leave_call(struct pt_regs *regs)
@@ -201,5 +202,6 @@ bool tlk_may_see(struct task_struct *task)
 bool tlk_may_be_in_supervisor_mode(void)
 {
 	return !test_thread_flag(TIF_ADDR32) && !tlk_is_confined(current) &&
-	       tlk_is_ordinary(current) && !has_weak_tracer(current);
+	       tlk_is_ordinary(current) && !has_weak_tracer(current) &&
+	       !tlk_has_shadow_stack(current);
 }

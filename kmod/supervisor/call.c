@@ -26,13 +26,15 @@
 #include "supervisor/thread.h"
 
 /*
- * Places in the kernel's entry code. entry.S jumps to the first three: one is a static call,
- * because its jump is direct, and the third is a function. faults.S compares with the fourth, the
- * instruction that returns to user mode.
+ * Places in the kernel's entry code. entry.S jumps to the first three, and leaves the second as a
+ * return address, too. They are static calls, because those jumps are direct: the second has no
+ * ENDBR, and where an exit work ends, branches may be tracked again. faults.S compares with the
+ * last, the instruction that returns to user mode.
  */
 DEFINE_STATIC_CALL_NULL(tlk_kernel_entry, tlk_supervisor_call);
+DEFINE_STATIC_CALL_NULL(tlk_kernel_back, tlk_supervisor_call);
+DEFINE_STATIC_CALL_NULL(tlk_kernel_leave, tlk_supervisor_call);
 u64 tlk_kernel_return __ro_after_init;
-u64 tlk_kernel_exit __ro_after_init;
 u64 tlk_kernel_iret __ro_after_init;
 
 sys_call_ptr_t tlk_supervisor_calls[TLK_NUMBERS] __ro_after_init;
@@ -95,8 +97,9 @@ int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long 
 	if (!entry || !back || !iret || !leave)
 		return -ENOENT;
 	static_call_update(tlk_kernel_entry, entry);
+	static_call_update(tlk_kernel_back, (void (*)(void))back);
+	static_call_update(tlk_kernel_leave, (void (*)(void))leave);
 	tlk_kernel_return = (u64)back;
-	tlk_kernel_exit = (u64)leave;
 	tlk_kernel_iret = (u64)iret;
 	*kernel_entry = (unsigned long)entry;
 	table_init(table);

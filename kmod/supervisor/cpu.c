@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Prepares processors: sets up each one once, changes MSR_LSTAR, the IDT and CR4 while a thread in
- * supervisor mode is on it, and changes them back after. This file owns the hardware's state. It
- * owns nothing about threads.
+ * Prepares processors: sets up each one once, changes MSR_LSTAR, the IDT, CR4 and MSR_IA32_S_CET
+ * while a thread in supervisor mode is on it, and changes them back after. This file owns the
+ * hardware's state. It owns nothing about threads.
  *
  * All of it happens with interrupts off, in the scheduler's notifiers and when a thread enters or
  * leaves supervisor mode. NMIs come at any moment; their stub needs only `stack`, which is there
@@ -40,6 +40,7 @@ DEFINE_PER_CPU(struct tlk_supervisor_cpu, tlk_supervisor_cpu) = {
 };
 
 u64 tlk_supervisor_handlers[GATES + 1] __ro_after_init;
+u64 tlk_supervisor_tracking __ro_after_init;
 static_assert(TLK_VECTOR_RETRY == GATES);
 const struct tlk_nobody tlk_supervisor_nobody = { .words = { [0 ... 7] = ~0ul } };
 
@@ -52,7 +53,7 @@ static const struct desc_ptr gates_pointer = {
 
 static struct desc_ptr kernel_gates __ro_after_init;
 static unsigned long kernel_lstar __ro_after_init;
-static unsigned long cr4_bits __ro_after_init;	/* of SMEP and SMAP, what the kernel has on */
+static unsigned long cr4_bits __ro_after_init;	/* of SMEP, SMAP and LASS, what the kernel has on */
 static const u64 __percpu *espfix_waddr __ro_after_init;	/* NULL in kernels without espfix */
 static int hotplug_state __ro_after_init;
 
@@ -76,6 +77,30 @@ static __always_inline void cr4_set(unsigned long value)
 static __always_inline void lstar_set(unsigned long address)
 {
 	native_wrmsr(MSR_LSTAR, (u32)address, (u32)(address >> 32));
+}
+
+/*
+ * Switches tracking of indirect branches at level 0 (IBT), for which a program's code has no marks.
+ * CR4.CET stays on: it is pinned. The tracker is idle here, between two branches, so the value is
+ * written without being read first.
+ */
+static __always_inline void tracking_set(bool on)
+{
+	u64 value = tlk_supervisor_tracking & ~(on ? 0 : TLK_S_CET_ENDBR);
+
+	if (tlk_supervisor_tracking)
+		native_wrmsr(TLK_MSR_S_CET, (u32)value, (u32)(value >> 32));
+}
+
+/* MSR_IA32_S_CET where the kernel tracks indirect branches, else 0. */
+static u64 tracking_get(void)
+{
+	u32 low, high;
+
+	if (!(cr4_get() & TLK_CR4_CET))
+		return 0;
+	rdmsr(TLK_MSR_S_CET, low, high);
+	return low & TLK_S_CET_ENDBR ? low | (u64)high << 32 : 0;
 }
 
 static unsigned long lstar_get(void)
@@ -156,6 +181,7 @@ static void disarm(struct tlk_supervisor_cpu *cpu)
 		lstar_set(kernel_lstar);
 	native_load_idt(&kernel_gates);
 	cr4_set(cr4_get() | cr4_bits);
+	tracking_set(true);
 	cpu->armed = false;
 }
 
@@ -197,6 +223,7 @@ void tlk_supervisor_cpu_arm(struct tlk_cpu_thread *owner)
 	if (cpu->armed && !cpu->silent)
 		return;
 	native_load_idt(&gates_pointer);
+	tracking_set(false);
 	if (!tlk_lstar_is_guests())
 		lstar_set((unsigned long)tlk_supervisor_call);
 	cpu->armed = true;
@@ -273,6 +300,7 @@ static int processor_online(unsigned int number)
 	}
 	store_idt(&idt);
 	if (idt.address != kernel_gates.address || !lstar_is_kernels() ||
+	    tracking_get() != tlk_supervisor_tracking ||
 	    (*ist && *ist != (u64)(stack + 1))) {
 		if (!cpu->stack)
 			free_pages((unsigned long)stack, get_order(sizeof(*stack)));
@@ -319,7 +347,8 @@ static int __init check(unsigned long kernel_entry)
 
 	store_idt(&kernel_gates);
 	kernel_lstar = kernel_entry;
-	cr4_bits = cr4_get() & (X86_CR4_SMEP | X86_CR4_SMAP);
+	cr4_bits = cr4_get() & (X86_CR4_SMEP | X86_CR4_SMAP | TLK_CR4_LASS);
+	tlk_supervisor_tracking = tracking_get();
 	if (!lstar_is_kernels() || kernel_gates.size != sizeof(gates) - 1)
 		return 1 + TL_REFUSED_ENTRY;
 	if (this_cpu_read(cpu_tss_rw.x86_tss.ist[TLK_IST_INDEX]))

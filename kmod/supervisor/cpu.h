@@ -7,6 +7,7 @@
 #ifndef TLK_SUPERVISOR_CPU_H
 #define TLK_SUPERVISOR_CPU_H
 
+#include <linux/bits.h>
 #include <linux/cache.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -23,6 +24,14 @@ struct tlk_call_counts {
 };
 
 void tlk_call_counts_add(struct tlk_call_counts *sum, const struct tlk_call_counts *counts);
+
+/* Bits of registers that older headers do not name. */
+#define TLK_CR4_CET BIT_ULL(23)
+#define TLK_CR4_LASS BIT_ULL(27)
+#define TLK_MSR_S_CET 0x6a2
+#define TLK_S_CET_SHADOW_STACK BIT_ULL(0)
+#define TLK_S_CET_ENDBR_BIT 2
+#define TLK_S_CET_ENDBR BIT_ULL(TLK_S_CET_ENDBR_BIT)
 
 /* Index of the TSS's interrupt-stack table that stock kernels leave free (they use 0 to 4). */
 #define TLK_IST_INDEX 5
@@ -77,7 +86,7 @@ struct tlk_supervisor_cpu {
 	struct tlk_supervisor_stack *stack;
 	struct tlk_cpu_thread *owner;	/* the part of `thread` here, or NULL */
 	bool ready;		/* set up, and not about to go offline */
-	bool armed;		/* LSTAR, IDT and CR4 are the module's */
+	bool armed;		/* LSTAR, IDT, CR4 and S_CET are the module's */
 	bool silent;		/* the last thread made no call here: LSTAR may be changed */
 	seqcount_t moves;	/* of counts, from here to the owner's */
 } ____cacheline_aligned;
@@ -105,8 +114,9 @@ static __always_inline bool tlk_supervisor_cpu_is_here(const void *thread)
 	return this_cpu_read(tlk_supervisor_cpu.thread) == thread;
 }
 
-/* The assembly reads these two. */
+/* The assembly reads these three. */
 extern u64 tlk_supervisor_handlers[];	/* the kernel's 256 gates, by vector, and RETRY */
+extern u64 tlk_supervisor_tracking;	/* MSR_IA32_S_CET where branches are tracked, else 0 */
 extern const struct tlk_nobody {
 	unsigned long words[8];
 } tlk_supervisor_nobody;

@@ -38,7 +38,7 @@
  */
 SYM_CODE_START(tlk_supervisor_call)
 	TLK_UNWIND_HINT_NONE
-	TLK_ANNOTATE_NOENDBR
+	ENDBR					/* other programs' calls come here tracked */
 	swapgs
 	movq	%rsp, CPU(user_sp)
 	movq	CPU(frame), %rsp
@@ -136,8 +136,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 
 	/* The frame is complete, interrupts are off: the kernel's own return checks and uses it. */
 .Lto_user:
-	ANNOTATE_RETPOLINE_SAFE
-	jmp	*tlk_kernel_return(%rip)
+	jmp	__SCT__tlk_kernel_back
 
 	/*
 	 * The thread has no state any more, so nothing keeps the module loaded while the kernel
@@ -148,8 +147,7 @@ SYM_INNER_LABEL(tlk_supervisor_return_jump, SYM_L_GLOBAL)
 	xorl	%esi, %esi
 	pushq	tlk_kernel_return(%rip)
 	TLK_UNWIND_HINT_NONE
-	ANNOTATE_RETPOLINE_SAFE
-	jmp	*tlk_kernel_exit(%rip)
+	jmp	__SCT__tlk_kernel_leave
 SYM_CODE_END(tlk_supervisor_call)
 _ASM_NOKPROBE(tlk_supervisor_call)
 

@@ -30,6 +30,8 @@
 #define PF_PROTECTION	1		/* bits of a page fault's error code */
 #define PF_USER		4
 #define VECTOR_COMPAT_CALL 0x80
+#define VECTOR_CP	21
+#define CR4_BITS	(X86_CR4_SMEP | X86_CR4_SMAP | CR4_LASS)
 #define VECTOR_FIRST_INTERRUPT 0x20
 #define VSYSCALL_PAGE_NUMBER 0xa00000	/* minus the address of the vsyscall page */
 
@@ -43,25 +45,18 @@
 SYM_CODE_START(tlk_supervisor_stubs)
 	.set	vector, 0
 	.rept	256
-	.set	has_error, 0
-	.if vector == X86_TRAP_DF || (vector >= X86_TRAP_TS && vector <= X86_TRAP_PF) || \
-	    vector == X86_TRAP_AC || vector == 21 || vector == 29 || vector == 30
-	.set	has_error, 1
-	.endif
 	.p2align 4
-	.if has_error
+	.if vector == X86_TRAP_DF || (vector >= X86_TRAP_TS && vector <= X86_TRAP_PF) || \
+	    vector == X86_TRAP_AC || vector == VECTOR_CP || vector == 29 || vector == 30
 	TLK_UNWIND_HINT_IRET(8)
-	.else
-	TLK_UNWIND_HINT_IRET(0)
-	.endif
 	ENDBR
-	.if has_error == 0
-	pushq	$0				/* error code */
-	.endif
 	pushq	$vector
-	.if has_error
 	jmp	stub_with_error
 	.else
+	TLK_UNWIND_HINT_IRET(0)
+	ENDBR
+	pushq	$0				/* error code */
+	pushq	$vector
 	jmp	stub_without_error
 	.endif
 	.set	vector, vector + 1
@@ -126,9 +121,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 /*
  * Makes the frame one of level 3 and counts it. A page fault by protection may be due to SMEP or
  * SMAP: the kernel writes CR4 from its own copy now and then (to flush the TLB), which sets them
- * again. The macro clears them and tells the kernel of a page that is not there. The kernel finds
- * the page, and the access is tried again if it is allowed. For a fault by protection the kernel
- * would send a signal for any read, without a look at the page.
+ * and LASS again. The macro clears them and tells the kernel of a page that is not there. The
+ * kernel finds the page, and the access is tried again if it is allowed. For a fault by protection
+ * the kernel would send a signal for any read, without a look at the page.
  */
 .macro DEMOTE
 	movq	$__USER_CS, F_CS(%rsp)
@@ -151,9 +146,9 @@ SYM_CODE_END(tlk_supervisor_stubs)
 	testb	$PF_PROTECTION, F_ERROR(%rsp)
 	jz	3f
 	movq	%cr4, %rax
-	testl	$(X86_CR4_SMEP | X86_CR4_SMAP), %eax
+	testl	$CR4_BITS, %eax
 	jz	3f
-	andq	$~(X86_CR4_SMEP | X86_CR4_SMAP), %rax
+	andq	$~CR4_BITS, %rax
 	movq	%rax, %cr4
 	andq	$~PF_PROTECTION, F_ERROR(%rsp)
 3:	movq	STACK_demotions(%rdx), %rdx
@@ -179,16 +174,33 @@ SYM_CODE_END(tlk_supervisor_stubs)
  * into ss, or to return to 0x33. A fault that the program would have in user mode comes again from
  * there and goes to the kernel. Two cases are left out: an instruction that RAISE has just brought
  * here from level 3, which faults at either level, and an address at which iretq would fault.
+ * #CP says that branches are tracked again, and #GP or #SS may be LASS's, which is in CR4 with SMEP
+ * and SMAP: the kernel has put it back. They are switched off again.
  */
 .macro RETRY
 	movl	F_VECTOR(%rsp), %eax
-	subl	$X86_TRAP_NP, %eax		/* #NP, #SS and #GP */
+	cmpl	$VECTOR_CP, %eax
+	jne	3f
+	movl	tlk_supervisor_tracking(%rip), %eax
+	movl	tlk_supervisor_tracking + 4(%rip), %edx
+	movl	$MSR_S_CET, %ecx
+	btrl	$S_CET_ENDBR_BIT, %eax
+	jnc	1f
+	wrmsr
+	jmp	2f
+3:	subl	$X86_TRAP_NP, %eax		/* #NP, #SS and #GP */
 	cmpl	$(X86_TRAP_GP - X86_TRAP_NP), %eax
 	ja	1f
 	movq	F_IP(%rsp), %rdx
 	shrq	$KERNEL_ADDRESS_SHIFT, %rdx
 	jnz	1f
-	STACK_BASE %rdx
+	movq	%cr4, %rax
+	testl	$CR4_LASS, %eax
+	jz	4f
+	andq	$~CR4_BITS, %rax
+	movq	%rax, %cr4
+	jmp	2f
+4:	STACK_BASE %rdx
 	SUM_UP	%rcx
 	cmpq	%rcx, STACK_raised_sum(%rdx)
 	movq	$0, STACK_raised_sum(%rdx)

@@ -52,6 +52,10 @@ void tlk_offsets(void)
 	OFFSET(CPU_kernel, tlk_supervisor_cpu, kernel);
 	OFFSET(CPU_stack, tlk_supervisor_cpu, stack);
 	BLANK();
+	DEFINE(CR4_LASS, (int)TLK_CR4_LASS);
+	DEFINE(MSR_S_CET, TLK_MSR_S_CET);
+	DEFINE(S_CET_ENDBR_BIT, TLK_S_CET_ENDBR_BIT);
+	BLANK();
 	OFFSET(STACK_entry_stack, tlk_supervisor_stack, entry_stack);
 	OFFSET(STACK_ist, tlk_supervisor_stack, ist);
 	OFFSET(STACK_espfix, tlk_supervisor_stack, espfix);

@@ -24,18 +24,14 @@
 
 #include "compat/features.h"
 #include "compat/task.h"
+#include "supervisor/cpu.h"
 #include "supervisor/hlt.h"
 #include "supervisor/refusal.h"
 
 /* Bits of registers that older headers do not name. */
-#define CR4_CET BIT_ULL(23)
-#define CR4_LASS BIT_ULL(27)
 #define CR4_FRED BIT_ULL(32)
-#define S_CET_MSR 0x6a2
-#define S_CET_SHADOW_STACK BIT(0)
-#define S_CET_ENDBR BIT(2)
 
-static u64 __init refusals_of_cr4(void)
+static u64 __init refusals_of_cr4(bool refuse_ibt)
 {
 	u64 mask = 0;
 	u32 low, high;
@@ -44,28 +40,26 @@ static u64 __init refusals_of_cr4(void)
 	asm volatile("mov %%cr4, %0" : "=r" (cr4));
 	if (cr4 & CR4_FRED)
 		mask |= BIT_ULL(TL_REFUSED_FRED);
-	if (cr4 & CR4_LASS)
+	if (refuse_ibt && cr4 & TLK_CR4_LASS)
 		mask |= BIT_ULL(TL_REFUSED_LASS);
-	if (cr4 & CR4_CET) {
-		rdmsr(S_CET_MSR, low, high);
-		if (low & S_CET_ENDBR)
+	if (cr4 & TLK_CR4_CET) {
+		rdmsr(TLK_MSR_S_CET, low, high);
+		if (refuse_ibt && low & TLK_S_CET_ENDBR)
 			mask |= BIT_ULL(TL_REFUSED_IBT);
-		if (low & S_CET_SHADOW_STACK)
+		if (low & TLK_S_CET_SHADOW_STACK)
 			mask |= BIT_ULL(TL_REFUSED_SHSTK);
 	}
 	return mask;
 }
 
-u64 __init tlk_refusals_of_machine(void)
+u64 __init tlk_refusals_of_machine(bool refuse_ibt)
 {
-	u64 mask = refusals_of_cr4();
+	u64 mask = refusals_of_cr4(refuse_ibt);
 
 	if (boot_cpu_has(X86_FEATURE_PTI))
 		mask |= BIT_ULL(TL_REFUSED_PTI);
 	if (boot_cpu_has(X86_FEATURE_KERNEL_IBRS))
 		mask |= BIT_ULL(TL_REFUSED_IBRS);
-	if (tlk_has_user_shadow_stacks())
-		mask |= BIT_ULL(TL_REFUSED_SHSTK);
 	if (tlk_tracks_call_depth())
 		mask |= BIT_ULL(TL_REFUSED_CALL_DEPTH);
 	if (boot_cpu_has(X86_FEATURE_XENPV))
@@ -148,6 +142,8 @@ int tlk_refuse_switch(struct task_struct *leader, u32 flags, u32 *why)
 		return refuse(TL_REFUSED_TRACED, why, -EPERM);
 	if (tlk_is_confined(leader))
 		return refuse(TL_REFUSED_CONFINED, why, -EPERM);
+	if (tlk_has_shadow_stack(leader))	/* the other threads are checked when they switch */
+		return refuse(TL_REFUSED_SHADOW_STACK, why, -ENOEXEC);
 	if (test_tsk_thread_flag(leader, TIF_ADDR32))
 		return refuse(TL_REFUSED_COMPAT, why, -ENOEXEC);
 	if (runs_a_machine(leader))

@@ -10,7 +10,7 @@
 #include <linux/trapless.h>
 
 /* Both return bits 1 << TL_REFUSED_*. The second kind can change while the module is loaded. */
-u64 tlk_refusals_of_machine(void);
+u64 tlk_refusals_of_machine(bool refuse_ibt);
 u64 tlk_refusals_of_moment(void);
 
 /* May the current task switch this process to supervisor mode, or back? -errno and the reason. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Sets supervisor mode up and takes it down in reverse order, and leads requests through their
- * checks to process.c. This file owns the order, the module parameter and what is logged. refusal.c
+ * checks to process.c. This file owns the order, module parameters and what is logged. refusal.c
  * owns the checks.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -32,6 +32,10 @@ static bool supervisor;
 module_param(supervisor, bool, 0444);
 MODULE_PARM_DESC(supervisor, "offer supervisor mode: gives up protection (default: no)");
 
+static bool refuse_ibt;
+module_param(refuse_ibt, bool, 0444);
+MODULE_PARM_DESC(refuse_ibt, "refuse supervisor mode where IBT or LASS is on (default: no)");
+
 static u64 refusals __ro_after_init;
 static bool ready __ro_after_init;
 
@@ -46,7 +50,7 @@ int __init tlk_supervisor_init(const sys_call_ptr_t *table)
 	unsigned long kernel_entry;
 	int error;
 
-	refusals = tlk_refusals_of_machine();
+	refusals = tlk_refusals_of_machine(refuse_ibt);
 	if (!supervisor)
 		return refuse(TL_REFUSED_PARAMETER);
 	if (refusals)

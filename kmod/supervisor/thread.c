@@ -8,6 +8,7 @@
 #include <linux/preempt.h>
 #include <linux/sched/task_stack.h>
 
+#include "compat/features.h"
 #include "compat/task.h"
 #include "supervisor/cpu.h"
 #include "supervisor/entry.h"
@@ -81,6 +82,7 @@ void tlk_thread_attach(struct tlk_thread_state *state)
 {
 	lockdep_assert_irqs_enabled();
 	TLK_ASSERT(state->task == current);
+	tlk_lock_shadow_stack();
 	preempt_disable();
 	preempt_notifier_register(&state->cpu.notifier);
 	local_irq_disable();

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.lab.runner.suite import Suite, kernel_names, of_the_library, programs
+from tests.lab.runner.suite import Suite, in_bochs, kernel_names, of_the_library, programs
 from trapless.base.console import ConsoleProgress, Progress
 
 SUITES = pytest.StashKey[dict[str, Suite]]()
@@ -36,10 +36,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = names[-1:]
     if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
         once = of_the_library() if metafunc.config.getoption("--tools-once") else ()
+        chosen = in_bochs() if metafunc.config.getoption("--emulator") == "bochs" else programs()
         pairs = [
             (kernel, program)
             for kernel in names
-            for program in programs()
+            for program in chosen
             if kernel == names[-1] or program not in once
         ]
         ids = [f"{kernel}-{program}" for kernel, program in pairs]
@@ -53,7 +54,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if {"kernel", "program"} <= parameters.keys():
-            suite = suites.setdefault(parameters["kernel"], Suite(parameters["kernel"]))
+            emulator = session.config.getoption("--emulator")
+            new = Suite(parameters["kernel"], emulator=emulator)
+            suite = suites.setdefault(parameters["kernel"], new)
             suite.names.append(parameters["program"])
 
 

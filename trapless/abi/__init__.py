@@ -90,6 +90,7 @@ class Refusal(enum.IntEnum):
     NOT_ROOTS = 39
     TRACED = 40
     HLT = 41
+    SHADOW_STACK = 42
     NONE = 255
 
 

@@ -159,9 +159,6 @@ PREDICTIONS: dict[Refusal, Prediction] = {
     Refusal.SYMBOL: _symbol,
     Refusal.PTI: _flag("pti", "page-table isolation is on (pti in /proc/cpuinfo)"),
     Refusal.FRED: _flag("fred", "FRED is on (fred in /proc/cpuinfo)"),
-    Refusal.LASS: _flag("lass", "LASS is on (lass in /proc/cpuinfo)"),
-    Refusal.IBT: _flag("ibt", "the kernel tracks indirect branches (ibt in /proc/cpuinfo)"),
-    Refusal.SHSTK: _flag("user_shstk", "programs may use them (user_shstk in /proc/cpuinfo)"),
     Refusal.IBRS: _mitigation("spectre_v2", r"Mitigation: IBRS\b"),
     Refusal.CALL_DEPTH: _mitigation("retbleed", r"Mitigation: Stuffing\b"),
     Refusal.XEN: _xen,
@@ -169,4 +166,5 @@ PREDICTIONS: dict[Refusal, Prediction] = {
     Refusal.CONTEXT: _context,
     Refusal.LOCKDOWN: _lockdown,
 }
-"""The others (parameter, interrupt stack, entry) are the module's alone to see."""
+"""The others (its parameters, interrupt stack, entry, shadow stacks of the kernel itself) are the
+module's alone to see."""

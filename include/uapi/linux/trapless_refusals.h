@@ -31,15 +31,16 @@ TL_REFUSAL(FRED, 4, "event delivery (FRED)",
 	   "the processor delivers events by FRED, not through the IDT",
 	   "boot with fred=off")
 TL_REFUSAL(LASS, 5, "linear address-space separation (LASS)",
-	   "LASS is on: supervisor mode cannot execute a program's code",
-	   "boot with clearcpuid=lass")
+	   "LASS is on, and the module was loaded with refuse_ibt=1, which keeps it on under every "
+	   "program",
+	   "load the module without refuse_ibt=1, or boot with clearcpuid=lass")
 TL_REFUSAL(IBT, 6, "indirect-branch tracking (IBT)",
-	   "the kernel tracks indirect branches (IBT), and a program's code does not bear its "
-	   "marks",
-	   "boot with ibt=off")
-TL_REFUSAL(SHSTK, 7, "shadow stacks",
-	   "programs may use shadow stacks, and each privilege level has its own",
-	   "boot with nousershstk")
+	   "the kernel tracks indirect branches (IBT), and the module was loaded with "
+	   "refuse_ibt=1, which keeps that on under every program",
+	   "load the module without refuse_ibt=1, or boot with ibt=off")
+TL_REFUSAL(SHSTK, 7, "the kernel's shadow stacks",
+	   "the kernel itself runs on shadow stacks, and a program's code would use them too",
+	   "use another kernel, or try it in a VM: trapless run --lab")
 TL_REFUSAL(IBRS, 8, "IBRS at each entry",
 	   "the kernel sets IBRS at each entry, and a call in supervisor mode makes none",
 	   "boot with spectre_v2=retpoline, which leaves some of these processors open to "
@@ -102,3 +103,7 @@ TL_REFUSAL(HLT, 41, "a program that hlt ends",
 	   "its C library, musl, ends it by hlt when its stack or heap is damaged; in supervisor "
 	   "mode hlt only waits, and the program would go on",
 	   "use a build with another C library, or --allow-hlt if you accept that")
+TL_REFUSAL(SHADOW_STACK, 42, "a shadow stack",
+	   "the process has a shadow stack, and function calls in supervisor mode would leave no "
+	   "return addresses there",
+	   "start the program without shadow stacks (GLIBC_TUNABLES asks for them)")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from tests.lab.runner import bochs
 from tests.lab.runner.verdict import Outcome
 from tests.make import make
 from trapless.base.console import Progress, TraplessError
@@ -24,13 +26,16 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent.parent
 BINARY = ROOT / "build/tests/lab/labtests"
 RECORDS = ROOT / "build/tests/lab/outcomes"
-HELPERS = ("nmi_storm", "hold", "guests")
+HELPERS = ("nmi_storm", "hold", "guests", "protection")
 """Modules of the tests' own, in modules/."""
 
 FOLDERS = (
     "batch", "identity", "lib", "ring", "seccomp", "signal", "supervisor", "tracing", "worker",
 )  # fmt: skip
 """Each C file in them and below is a program; LAB_FOLDERS in Makefile.inc says the same."""
+
+BOCHS_FOLDERS = ("batch", "supervisor")
+"""Those that also run in Bochs."""
 
 BACKENDS = ROOT / "tests/unit/lib/backends"
 """Unit tests of the library that run on either backend; the lab runs them on the module."""
@@ -106,6 +111,7 @@ class Suite:
 
     kernel: str
     around: Around | None = None
+    emulator: str = "qemu"
     names: list[str] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     logs: list[str] = field(default_factory=list)
@@ -124,8 +130,9 @@ class Suite:
         except TraplessError as error:
             self.error = str(error)
             return
-        together = [name for name in self.names if name not in TAKE_TURNS]
-        in_turns = [name for name in self.names if name in TAKE_TURNS]
+        of_turns = TAKE_TURNS if self.emulator == "qemu" else ()
+        together = [name for name in self.names if name not in of_turns]
+        in_turns = [name for name in self.names if name in of_turns]
         self._run_group(sorted(together, key=_rank), files, False, progress)
         self._run_group(sorted(in_turns, key=_rank), files, True, progress)
         self._save()
@@ -141,7 +148,8 @@ class Suite:
             json.dumps({"program": name, **asdict(outcome)})
             for name, outcome in sorted(self.outcomes.items())
         ]
-        path = RECORDS / f"{self.kernel.strip('/').replace('/', '-')}.jsonl"
+        in_bochs = "-bochs" if self.emulator == "bochs" else ""
+        path = RECORDS / f"{self.kernel.strip('/').replace('/', '-')}{in_bochs}.jsonl"
         path.write_text("\n".join(lines) + "\n")
 
     def _run_group(
@@ -149,7 +157,7 @@ class Suite:
     ) -> None:
         left, crashes = list(names), 0
         while left and crashes < CRASHES_MAX:
-            vm = _Vm(self.kernel, files, thread_single, self.around)
+            vm = _Vm(self.kernel, files, thread_single, self.around, self.emulator)
             try:
                 self.logs.append(vm.run(left, progress))
                 self.errors.append(vm.errors)
@@ -170,10 +178,15 @@ class _Vm:
     """One VM: gives the runner its programs and reads its lines as they come."""
 
     def __init__(
-        self, kernel: str, files: Files, thread_single: bool, around: Around | None = None
+        self,
+        kernel: str,
+        files: Files,
+        thread_single: bool,
+        around: Around | None = None,
+        emulator: str = "qemu",
     ) -> None:
         self._kernel, self._files, self._thread_single = kernel, files, thread_single
-        self._around = around
+        self._around, self._emulator = around, emulator
         self._tail = b""
         self.errors = b""
         self.begun = ""  # the program that runs now
@@ -204,6 +217,10 @@ class _Vm:
             append=APPEND,
         )
         argv = [str(BINARY), "--each", *(f"{name}={limit_s}" for name in names)]
+        if self._emulator == "bochs":
+            with tempfile.TemporaryDirectory() as folder:
+                bochs.run(config, argv, Path(folder), sink, progress)
+            return ""
         if self._around is not None:
             places = {place for _, place in self._around.files}
             rest = tuple(pair for pair in self._files if pair[1] not in places)
@@ -232,6 +249,8 @@ class _Vm:
                 self.begun = record["begin"]
                 continue
             name = record.pop("test")
+            if self._emulator == "bochs":
+                record["kernel"] = bochs.without_its_own(record["kernel"])
             self.outcomes[name] = Outcome(**record)
             self.begun = ""
 
@@ -246,6 +265,12 @@ def sources() -> dict[str, Path]:
 def programs() -> list[str]:
     """The names of all programs."""
     return list(sources())
+
+
+def in_bochs() -> list[str]:
+    """The names of those that also run in Bochs."""
+    folders = [TESTS / folder for folder in BOCHS_FOLDERS]
+    return [name for name, path in sources().items() if any(map(path.is_relative_to, folders))]
 
 
 def of_the_library() -> frozenset[str]:

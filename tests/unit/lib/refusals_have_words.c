@@ -22,7 +22,8 @@ int main(void)
 		for (unsigned int other = 0; other < code; other++)
 			CHECK(strcmp(text[other], text[code]) != 0);
 	}
-	CHECK_EQ(known, TL_REFUSALS_MACHINE + (TL_REFUSED_HLT - TL_REFUSED_NOT_CAPABLE + 1) + 1);
+	CHECK_EQ(known,
+		 TL_REFUSALS_MACHINE + (TL_REFUSED_SHADOW_STACK - TL_REFUSED_NOT_CAPABLE + 1) + 1);
 	CHECK_EQ(strcmp(text[TL_REFUSED_NONE], "not refused"), 0);
 	CHECK_EQ(strcmp(tl_refusal_text((enum tl_refusal)-1), unknown), 0);
 	return 0;

@@ -9,6 +9,7 @@
  * not load.
  */
 #include <linux/cpufeature.h>
+#include <linux/dmi.h>
 #include <linux/delay.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -59,7 +60,8 @@ static int __init hold_init(void)
 	unsigned int i;
 	int error;
 
-	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
+	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR) &&
+	    !dmi_match(DMI_BIOS_VENDOR, "The Bochs Project"))
 		return -EPERM;
 	if (!count)
 		return -EINVAL;

@@ -9,6 +9,7 @@
  * refuses to load.
  */
 #include <linux/cpufeature.h>
+#include <linux/dmi.h>
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/kdebug.h>
@@ -115,7 +116,8 @@ static int __init nmi_storm_init(void)
 {
 	int cpu, error;
 
-	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
+	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR) &&
+	    !dmi_match(DMI_BIOS_VENDOR, "The Bochs Project"))
 		return -EPERM;
 	if (!period_us)
 		return -EINVAL;

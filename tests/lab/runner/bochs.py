@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs the lab's runner in Bochs, whose processor tracks indirect branches (IBT). QEMU's does not.
+
+This file owns the machine: its processor, the CD that it boots from, and the serial line on which
+the runner's lines come. suite.py owns the programs, and verdict.py judges them. Bochs finds faults
+in its own way, so the kernel complains while it boots (of CPUID's leaves, for one): only what it
+says while a program runs is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from trapless.base import tools
+from trapless.base.console import Progress, TraplessError
+from trapless.stock import kbuild, kernels
+from trapless.vm import guest_tree
+from trapless.vm.lab import LabConfig
+from trapless.vm.splats import splats
+
+TOOLS = {
+    "bochs-bin": "bochs bochs-term bochsbios vgabios",
+    "grub-mkrescue": "grub-common grub-pc-bin",
+    "xorriso": "xorriso",
+    "mformat": "mtools",
+}
+
+CONFIG = """\
+megs: 1024
+cpu: model=tigerlake, count={cpus}, ips=10000000, reset_on_triple_fault=0, ignore_bad_msrs=1
+romimage: file=/usr/share/bochs/BIOS-bochs-latest
+vgaromimage: file=/usr/share/vgabios/vgabios.bin
+ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
+ata0-master: type=cdrom, path={folder}/disc.iso, status=inserted
+boot: cdrom
+display_library: rfb, options="timeout=0"
+com1: enabled=1, mode=file, dev={folder}/serial.txt
+clock: sync=none, time0=1767225600
+log: {folder}/bochs.log
+panic: action=fatal
+error: action=report
+info: action=ignore
+debug: action=ignore
+"""
+"""The oldest processor of Bochs that has IBT. Its clock counts instructions."""
+
+MENU = """\
+set timeout=0
+menuentry x {{
+	linux /boot/vmlinuz {words}
+	initrd /boot/initrd
+}}
+"""
+WORDS = (
+    "console=ttyS0 rdinit=/init oops=panic panic=0 loglevel=1"
+    " tsc=unstable clocksource=acpi_pm nolapic_timer"
+)
+"""The runner's lines have the serial line to themselves: it reads the kernel's log in the guest.
+CPUID tells the clock rates of a real processor, but Bochs's clocks count instructions: by these a
+second of the guest would be 280 times as long."""
+
+PROGRAM = "/root/labtests"
+SCRIPT = '"$0" "$@"; status=$?; sleep 5; exit $status'
+"""The machine is switched off when the serial line has passed on the last line."""
+POLL_S = 0.5
+DEATH = re.compile(rb"Kernel panic - not syncing.*(?:\n.*){0,40}")
+
+
+def run(
+    config: LabConfig,
+    argv: Sequence[str],
+    folder: Path,
+    sink: Callable[[bytes], None],
+    progress: Progress,
+) -> None:
+    """Boot the kernel of `config`, run `argv` there and give `sink` its lines as they come.
+
+    `argv` begins with the runner's path on this machine. `folder` is for the machine's files."""
+    tools.require_tools(TOOLS, "Bochs")
+    _make_disc(config, argv, folder, progress)
+    (folder / "bochsrc").write_text(CONFIG.format(cpus=config.cpus, folder=folder))
+    (folder / "debugger").write_text("continue\n")  # Debian's Bochs has one, which asks first
+    (folder / "serial.txt").touch()
+    argv = ["bochs-bin", "-q", "-f", str(folder / "bochsrc"), "-rc", str(folder / "debugger")]
+    progress.step("Bochs runs the lab's programs")
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder
+        )
+        try:
+            _follow(process, folder / "serial.txt", sink, time.monotonic() + config.timeout_s)
+        finally:
+            tools.kill(process)
+
+
+def without_its_own(kernel_log: str) -> str:
+    """The log without the warning that Bochs causes where a program steps over `syscall`.
+
+    The processor masks the trap flag there (MSR_SYSCALL_MASK), so no trap comes in the kernel.
+    Bochs has decided on the trap before, and delivers it at the kernel's first instruction. It does
+    so in user mode and without the module, too. The kernel warns once a boot, and continues."""
+    for text in splats(kernel_log):
+        if "exc_debug_kernel" in text and "entry_SYSCALL_64+0x0/" in text:
+            kernel_log = kernel_log.replace(text, "")
+    return kernel_log
+
+
+def _follow(
+    process: subprocess.Popen[bytes], serial: Path, sink: Callable[[bytes], None], end: float
+) -> None:
+    tail = b""
+    with serial.open("rb") as line:
+        running = True
+        while running:
+            running = process.poll() is None  # asked first: what came before its end is read
+            *lines, tail = (tail + line.read()).split(b"\n")
+            for text in lines:
+                if text.startswith(b'{"'):
+                    sink(text + b"\n")
+            if found := DEATH.search(serial.read_bytes()):
+                raise TraplessError(found[0].decode(errors="replace"))
+            if time.monotonic() > end:
+                raise TraplessError("the machine has not come to its end in time")
+            time.sleep(POLL_S)
+
+
+def _make_disc(config: LabConfig, argv: Sequence[str], folder: Path, progress: Progress) -> None:
+    kernel = kernels.resolve(config.kernel, progress)
+    plan = guest_tree.GuestPlan(
+        argv=("sh", "-c", SCRIPT, PROGRAM, *argv[1:]),
+        files=(*config.files, (Path(argv[0]), PROGRAM)),
+        env=config.env,
+        modules_dir=kernel.modules_dir,
+        modules=config.modules,
+        own_module=kbuild.module_for(kernel, progress),
+        own_parameters=config.module_parameters,
+        alone=True,
+    )
+    progress.step("making a CD for Bochs")
+    tree = folder / "tree"
+    (tree / "boot/grub").mkdir(parents=True)
+    (tree / "boot/vmlinuz").write_bytes(kernel.image.read_bytes())
+    with (tree / "boot/initrd").open("wb") as archive:
+        guest_tree.build(plan, progress).write(archive)
+    (tree / "boot/grub/grub.cfg").write_text(MENU.format(words=f"{WORDS} {config.append}"))
+    log = folder / "disc.log"
+    if tools.run_tool(["grub-mkrescue", "-o", str(folder / "disc.iso"), str(tree)], log) != 0:
+        raise TraplessError(f"grub-mkrescue failed:\n{tools.last_lines(log)}")
