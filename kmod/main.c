@@ -46,6 +46,7 @@ static int __init tlk_init(void)
 	error = tlk_probe_init(tlk_supervisor_is_offered());
 	if (error)
 		goto err_supervisor;
+	tlk_policy_seal();
 	/*
 	 * This step is the last that may fail: the kernel frees a module whose load has failed,
 	 * even while somebody has its device open. Where probes cannot be taken back, the module

@@ -30,7 +30,7 @@ HEADER = "trapless_calls.h"
 COMPOUND = "compound"
 """The word that selects the requests which are no system calls."""
 ROW = re.compile(
-    r"(TL_ANY|TL_NULL_MASK|TL_SELF_VALUE|TL_BATCH_ONLY|TL_REFUSED)"
+    r"(TL_ANY|TL_HOT|TL_NULL_MASK|TL_SELF_VALUE|TL_BATCH_ONLY|TL_REFUSED)"
     r"\((\w+), (\d+)(?:, ([0-5])(, 0x[0-9a-f]+, 0x[0-9a-f]+)?)?"
     r'(?:, "((?:[^"\\]|\\.)*)")?\)'
 )
@@ -48,6 +48,7 @@ class CallClass(enum.Enum):
 
 MACROS = {
     "TL_ANY": CallClass.ANY,
+    "TL_HOT": CallClass.ANY,
     "TL_NULL_MASK": CallClass.NULL_MASK,
     "TL_SELF_VALUE": CallClass.SELF_VALUE,
     "TL_BATCH_ONLY": CallClass.BATCH_ONLY,
@@ -98,7 +99,7 @@ def parse(text: str, where: str = HEADER) -> list[Call]:
         row = ROW.fullmatch(line.strip())
         if (
             row is None
-            or (row[1] == "TL_ANY") != (row[6] is None)
+            or (row[1] in ("TL_ANY", "TL_HOT")) != (row[6] is None)
             or (row[1] in ("TL_NULL_MASK", "TL_SELF_VALUE")) != (row[4] is not None)
             or (row[1] == "TL_SELF_VALUE") != (row[5] is not None)
         ):

@@ -11,6 +11,7 @@
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
 #include <linux/stringify.h>
+#include <asm/cpufeature.h>
 #include <asm/unistd.h>
 
 #include "ring/policy.h"
@@ -38,6 +39,11 @@ static const u8 call_class[TLK_NUMBERS] = {
 #undef TL_BATCH_ONLY
 #undef TL_REFUSED
 };
+
+DEFINE_STATIC_KEY_FALSE(tlk_policy_is_direct);
+#define TL_HOT(name, nr) DEFINE_STATIC_CALL(tlk_hot_##name, tlk_policy_refuse);
+#include <linux/trapless_calls.h>
+#undef TL_HOT
 
 long tlk_policy_refuse(const struct pt_regs *regs)
 {
@@ -153,6 +159,17 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 	for (nr = 0; nr < __NR_syscalls; nr++)
 		tlk_policy_replace(nr, table[nr]);
 	guard_arguments(table);
+}
+
+/* AMD's way to do without retpolines, LFENCE before an indirect call, is left as it is. */
+void __init tlk_policy_seal(void)
+{
+	if (!boot_cpu_has(X86_FEATURE_RETPOLINE) || boot_cpu_has(X86_FEATURE_RETPOLINE_LFENCE))
+		return;
+#define TL_HOT(name, nr) static_call_update(tlk_hot_##name, tlk_batch_calls.handler[nr]);
+#include <linux/trapless_calls.h>
+#undef TL_HOT
+	static_branch_enable(&tlk_policy_is_direct);
 }
 
 unsigned int tlk_policy_count(void)

@@ -9,6 +9,8 @@
 
 #include <linux/bits.h>
 #include <linux/errno.h>
+#include <linux/jump_label.h>
+#include <linux/static_call.h>
 #include <linux/trapless.h>
 #include <asm/syscall.h>
 
@@ -63,6 +65,17 @@ static __always_inline bool tlk_policy_is_compound(const struct pt_regs *regs)
 	return (u32)regs->orig_ax == TL_NR_SCANDIR;
 }
 
+/*
+ * A batch's handlers of the hot rows, for direct calls. They are the table's of tlk_batch_calls, so
+ * policy is this one look-up, too; tlk_policy_seal() copies them where the kernel makes indirect
+ * calls by retpolines, which cost more than the comparisons here. Nothing is replaced after it.
+ */
+#define TL_HOT(name, nr) DECLARE_STATIC_CALL(tlk_hot_##name, tlk_policy_refuse);
+#include <linux/trapless_calls.h>
+#undef TL_HOT
+DECLARE_STATIC_KEY_FALSE(tlk_policy_is_direct);
+void tlk_policy_seal(void);
+
 /* How many calls of this kernel a batch may make. */
 unsigned int tlk_policy_count(void);
 
@@ -78,6 +91,17 @@ static __always_inline sys_call_ptr_t tlk_policy_handler(const struct tlk_dispat
 {
 	asm("cmp %1, %0\n\tcmova %1, %0" : "+r" (nr) : "r" ((unsigned long)TLK_NUMBERS) : "cc");
 	return calls->handler[nr];
+}
+
+/* A call of a batch by comparisons: the table's handler, where the number has no hot row. */
+static __always_inline long tlk_policy_call_directly(struct pt_regs *regs)
+{
+	switch (regs->orig_ax) {
+#define TL_HOT(name, nr) case nr: return static_call(tlk_hot_##name)(regs);
+#include <linux/trapless_calls.h>
+#undef TL_HOT
+	}
+	return tlk_policy_handler(&tlk_batch_calls, regs->orig_ax)(regs);
 }
 
 #endif /* TLK_POLICY_H */

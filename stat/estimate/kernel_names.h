@@ -88,6 +88,28 @@ struct pt_regs {
 
 typedef long (*sys_call_ptr_t)(const struct pt_regs *regs);
 
+/*
+ * A static call is a call of the function that it was set to; loop.c has these functions. A static
+ * branch is the instruction that stands there in a running kernel, and the build chooses which one.
+ */
+#define DECLARE_STATIC_CALL(name, func) __typeof__(func) name##_target
+#define static_call(name) name##_target
+#define DECLARE_STATIC_KEY_FALSE(name)
+#define static_branch_unlikely(key) estimate_branch()
+#ifdef LOOP_HOT
+#define ESTIMATE_BRANCH "jmp %l[yes]"
+#else
+#define ESTIMATE_BRANCH ".byte 0x0f, 0x1f, 0x44, 0, 0"
+#endif
+
+static __always_inline bool estimate_branch(void)
+{
+	__asm__ goto(ESTIMATE_BRANCH : : : : yes);
+	return false;
+yes:
+	return true;
+}
+
 struct callback_head {
 	struct callback_head *next;
 	void (*func)(struct callback_head *head);

@@ -16,11 +16,20 @@ static struct tlk_ring own_ring;
 static struct file own_file;
 static struct files_struct own_files = { { 1 } };
 
-/* A handler that reads its arguments from the frame and does nothing. */
+/* Handlers that read their arguments from the frame and do nothing: each hot call has its own. */
 static noinline long nothing(const struct pt_regs *regs)
 {
 	return (long)regs->di;
 }
+
+#define TL_HOT(name, nr) \
+	noinline long tlk_hot_##name##_target(const struct pt_regs *regs) \
+	{ \
+		__asm__ volatile("# " #name); /* each has a place of its own */ \
+		return (long)regs->di; \
+	}
+#include <linux/trapless_calls.h>
+#undef TL_HOT
 
 /*
  * These serve work that is pending on a thread. Here none is, so a call of them ends the
@@ -83,6 +92,9 @@ void LOOP(init)(struct tl_request *requests, unsigned int entries, char *stack)
 	estimate_task = &task;
 	for (unsigned int nr = 0; nr <= TLK_NUMBERS; nr++)
 		tlk_batch_calls.handler[nr] = nothing;
+#define TL_HOT(name, nr) tlk_batch_calls.handler[nr] = tlk_hot_##name##_target;
+#include <linux/trapless_calls.h>
+#undef TL_HOT
 	own_ring.requests = requests;
 	own_ring.mask = entries - 1;
 	own_ring.address = (unsigned long)requests;

@@ -10,11 +10,13 @@
 
 /*
  * Indirect calls: direct, or by retpolines. Returns: plain; through a thunk that is one jump away
- * (retbleed, indirect target selection); or through one that is called (Safe RET).
+ * (retbleed, indirect target selection); or through one that is called (Safe RET). In the builds
+ * hot_* the module calls the handlers of hot rows directly, as it does on kernels with retpolines.
  */
 #define ESTIMATE_LOOPS(X) \
 	X(direct_plain) X(direct_thunk) X(direct_safe) \
-	X(retpoline_plain) X(retpoline_thunk) X(retpoline_safe)
+	X(retpoline_plain) X(retpoline_thunk) X(retpoline_safe) \
+	X(hot_direct_plain) X(hot_retpoline_plain) X(hot_retpoline_thunk) X(hot_retpoline_safe)
 
 /* LOOP(x) is estimate_x_NAME: objects of all builds are in one program. */
 #define LOOP_PASTE(what, name) estimate_##what##_##name

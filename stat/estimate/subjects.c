@@ -227,6 +227,66 @@ static void run_request(const struct subject *subject, unsigned int calls)
 	run_loop(subject, calls, false);
 }
 
+/* ---- Mixes ---- */
+
+#define MIX_WORDS 4096u		/* of a random mix: more than a processor remembers */
+
+static uint16_t random_hot[MIX_WORDS], random_any[MIX_WORDS];
+static const uint16_t mix_one[] = { SYS_getppid };
+static const uint16_t mix_files[] = { SYS_openat, SYS_fstat, SYS_read, SYS_close };
+static const uint16_t mix_statx[] = { SYS_statx };
+static const uint16_t mix_sockets[] = { SYS_recvfrom, SYS_sendto };
+
+/* Sequences of calls that programs make. Two are random: among hot calls, and among all calls. */
+static const struct mix {
+	const char *name;
+	const uint16_t *calls;
+	unsigned int count;		/* a power of two */
+} mixes[] = {
+	{ "one", mix_one, 1 }, { "files", mix_files, 4 }, { "statx", mix_statx, 1 },
+	{ "sockets", mix_sockets, 2 },
+	{ "random", random_hot, MIX_WORDS }, { "rare", random_any, MIX_WORDS },
+};
+
+#define MIXES (sizeof(mixes) / sizeof(*mixes))
+#define NUMBERS_CLASSIC 335	/* from here on numbers are shared by all architectures */
+
+static void mixes_fill(void)
+{
+	static const uint16_t hot[] = {
+#define TL_HOT(name, nr) nr,
+#include <linux/trapless_calls.h>
+#undef TL_HOT
+	};
+	uint64_t seed = 1;
+
+	for (unsigned int i = 0; i < MIX_WORDS; i++) {
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		random_hot[i] = hot[(seed >> 33) % (sizeof(hot) / sizeof(*hot))];
+		random_any[i] = (uint16_t)((seed >> 20) % NUMBERS_CLASSIC);
+	}
+}
+
+/* One loop with the calls of a mix, without a crossing. A random mix continues where it stopped. */
+static void run_mix(const struct subject *subject, unsigned int calls)
+{
+	const struct mix *mix = &mixes[subject->what % MIXES];
+	struct tl_batch *batch = &loops[subject->what / MIXES].batch;
+	loop_run *run = loops[subject->what / MIXES].run;
+	static unsigned int at;
+	long wrong = 0;
+
+	for (unsigned int i = 0; i < calls; i += subject->n) {
+		for (unsigned int j = 0; j < subject->n; j++)
+			TL_ADD(batch, mix->calls[at++ & (mix->count - 1)], j);
+		wrong |= flush(batch, run, false);
+		for (unsigned int j = 0; j < subject->n; j++)
+			wrong |= tl_batch_result(batch, j) ^ j;
+	}
+	if (wrong)
+		fail(subject->name, wrong);
+}
+
 static void run_module(const struct subject *subject, unsigned int calls)
 {
 	unsigned int n = subject->n;
@@ -314,6 +374,18 @@ static unsigned int loops_open(const char *name)
 	return chosen;
 }
 
+static void add_mixes(void)
+{
+	char name[SUBJECT_NAME_MAX];
+
+	mixes_fill();
+	for (unsigned int i = 0; i < LOOPS * MIXES; i++) {
+		snprintf(name, sizeof(name), "mix.%s.%s", mixes[i % MIXES].name,
+			 loops[i / MIXES].name);
+		add(name, SUBJECT_BATCH_MAX, CALLS, i, run_mix);
+	}
+}
+
 static void add_module(void)
 {
 	int error = tl_batch_create(&module_batch, SUBJECT_BATCH_MAX, TL_MODULE);
@@ -348,6 +420,7 @@ unsigned int subjects_open(struct subject *list, const struct subjects_config *c
 		snprintf(name, sizeof(name), "request.%s", loops[i].name);
 		add(name, SUBJECT_BATCH_MAX, CALLS, i, run_request);
 	}
+	add_mixes();
 	if (config->module)
 		add_module();
 	return (unsigned int)(list_at - list);

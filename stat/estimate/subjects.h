@@ -6,7 +6,7 @@
 #ifndef ESTIMATE_SUBJECTS_H
 #define ESTIMATE_SUBJECTS_H
 
-#define SUBJECTS_MAX 96
+#define SUBJECTS_MAX 160
 #define SUBJECT_NAME_MAX 40
 #define SUBJECT_BATCH_MAX 128u	/* the largest N */
 

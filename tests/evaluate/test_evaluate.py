@@ -41,7 +41,7 @@ PROMISED_MODES = {
 }
 # The same of programs of calls, and of what is one crossing.
 PROMISED_PROGRAMS = {
-    "getppid.batch.n32.instructions": 159,
+    "getppid.batch.n32.instructions": 160,
     "getppid.program.n32.instructions": 205,
     "file.program.n32.crossings": 1,
     "copy.program.k64.crossings": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trapless.estimate.estimated_machine import Machine, loop_text
+from trapless.estimate.estimated_machine import HOT, Machine, loop_text
 from trapless.estimate.sums import REQUEST_N, Estimate, Value
 
 SHOWN = (1, 8, 32, 128)
@@ -26,6 +26,8 @@ def lines(estimate: Estimate, machine: Machine) -> list[str]:
         *_prices(estimate, machine),
         "",
         *_calls(estimate),
+        "",
+        *_mixes(estimate, machine),
         "",
         *_beside(estimate),
     ]
@@ -85,6 +87,24 @@ def _calls(estimate: Estimate) -> list[str]:
     return found
 
 
+MIX_TITLES = {
+    "one": "one call 128 times",
+    "files": "open, fstat, read, close",
+    "statx": "statx of 128 files",
+    "sockets": "recv and send",
+    "random": "hot calls at random",
+    "rare": "all calls at random",
+}
+
+
+def _mixes(estimate: Estimate, machine: Machine) -> list[str]:
+    takes = "direct calls" if machine.loop.startswith(HOT) else "the table"
+    found = [f"{f'ns a request, N={REQUEST_N}':<26}{'table':>8}{'directly':>10}   here: {takes}"]
+    for mix, (table, directly) in estimate.mixes.items():
+        found.append(f"{MIX_TITLES[mix]:<26}{table.ns:8.1f}{directly.ns:10.1f}")
+    return found
+
+
 def _beside(estimate: Estimate) -> list[str]:
     found = []
     for kind, values in estimate.uring.items():
@@ -126,6 +146,10 @@ def as_json(estimate: Estimate, machine: Machine) -> dict[str, Any]:
         "request": {
             "n": REQUEST_N,
             "ns": {loop: value.as_json() for loop, value in estimate.request.items()},
+        },
+        "mixes": {
+            mix: {"table": table.as_json(), "directly": directly.as_json()}
+            for mix, (table, directly) in estimate.mixes.items()
         },
         "calls": {
             call.call.subject: {

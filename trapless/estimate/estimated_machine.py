@@ -19,23 +19,43 @@ ASKED = ("spectre_v2", "retbleed", "spec_rstack_overflow", "indirect_target_sele
 
 INDIRECT = {"direct": "plain indirect calls", "retpoline": "retpolines"}
 RETURNS = {"plain": "plain returns", "thunk": "a return thunk", "safe": "Safe RET"}
-LOOPS = tuple(f"{indirect}_{returns}" for indirect in INDIRECT for returns in RETURNS)
+HOT = "hot_"
+"""Of a build's name: it calls hot handlers directly, as the module does on kernels with
+retpolines."""
+LOOPS = (
+    *(f"{indirect}_{returns}" for indirect in INDIRECT for returns in RETURNS),
+    f"{HOT}direct_plain",
+    *(f"{HOT}retpoline_{returns}" for returns in RETURNS),
+)
 """The builds of the loop: those of stat/estimate/loop.h."""
 
 
 def loop_text(loop: str) -> str:
     """A build of the loop in words."""
-    indirect, returns = loop.split("_")
-    return f"{INDIRECT[indirect]}, {RETURNS[returns]}"
+    indirect, returns = loop.removeprefix(HOT).split("_")
+    hot = ", hot calls directly" if loop.startswith(HOT) else ""
+    return f"{INDIRECT[indirect]}, {RETURNS[returns]}{hot}"
+
+
+def loop_by_table(loop: str) -> str:
+    """The build that differs only in that all handlers are called through the table."""
+    return loop.removeprefix(HOT)
+
+
+def loop_directly(loop: str) -> str:
+    """The build that differs only in that hot handlers are called directly; where nobody has built
+    one, because only returns differ, that with plain returns."""
+    name = HOT + loop_by_table(loop)
+    return name if name in LOOPS else f"{HOT}direct_plain"
 
 
 def loop_of(mitigations: Mapping[str, str]) -> str:
     """The build that calls and returns as a kernel does whose mitigations read like this.
 
     >>> loop_of({"spectre_v2": "Mitigation: Retpolines; ...", "spec_rstack_overflow": "Safe RET"})
-    'retpoline_safe'
+    'hot_retpoline_safe'
     """
-    indirect = "retpoline" if "Retpolines" in mitigations.get("spectre_v2", "") else "direct"
+    indirect = f"{HOT}retpoline" if "Retpolines" in mitigations.get("spectre_v2", "") else "direct"
     if "Safe RET" in mitigations.get("spec_rstack_overflow", ""):
         return f"{indirect}_safe"
     thunk = "untrained return thunk" in mitigations.get("retbleed", "") or (

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trapless.base.console import TraplessError
-from trapless.estimate.estimated_machine import LOOPS
+from trapless.estimate.estimated_machine import LOOPS, loop_by_table, loop_directly
 from trapless.estimate.placements import Reading
 
 HALVES_DIFFER_MAX = 0.05
@@ -32,6 +32,8 @@ CONFIDENCE = 0.95
 BATCHES = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 URING_BATCHES = (1, 8, 32, 128)
 REQUEST_N = 128
+MIXES = ("one", "files", "statx", "sockets", "random", "rare")
+"""The mixes of stat/estimate/subjects.c."""
 NO_CALL, BEYOND = "nosys", "beyond"
 WAY_LOW, WAY, WAY_HIGH = 0.5, 0.85, 1.1
 
@@ -91,6 +93,7 @@ class Estimate:
     trap: Value
     trap_least: float
     request: dict[str, Value]
+    mixes: dict[str, tuple[Value, Value]]  # a request: through the table, and hot calls directly
     calls: tuple[CallEstimate, ...]
     floors: dict[str, Value]
     uring: dict[str, dict[int, Value]]
@@ -156,6 +159,13 @@ def make(readings: Sequence[Reading], loop: str) -> Estimate:
         request={
             name: over(lambda r, name=name: r.ns(f"request.{name}.n{REQUEST_N}"))  # type: ignore[misc]
             for name in LOOPS
+        },
+        mixes={
+            mix: tuple(  # type: ignore[misc]
+                over(lambda r, name=f"mix.{mix}.{build}.n{REQUEST_N}": r.ns(name))  # type: ignore[misc]
+                for build in (loop_by_table(loop), loop_directly(loop))
+            )
+            for mix in MIXES
         },
         calls=tuple(_call(call, readings) for call in CALLS),
         floors={

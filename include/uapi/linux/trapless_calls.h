@@ -11,21 +11,37 @@
  *                                bits of this argument have this value, which means the caller
  *   TL_BATCH_ONLY(name, nr, why) in one's own batch only: it reads or changes the calling thread
  *   TL_REFUSED(name, nr, why)    never
+ * A sixth one may be defined, else it is TL_ANY:
+ *   TL_HOT(name, nr)             as TL_ANY, and what batches are often made of
+ * Where TL_HOT is defined and TL_ANY is not, these rows are all.
+ *
  * A call that only reports on its own thread (gettid, getcpu, sched_getparam of thread 0) may be
  * made by a worker: it then reports on the worker. docs/batches.md says what else differs where a
  * worker makes a call, and docs/security.md has the last review of all rows. One row a line, sorted
  * by number: trapless/calls.py reads the rows as text.
  */
 
-TL_ANY(read, 0)
-TL_ANY(write, 1)
+#ifndef TL_HOT
+#define TL_HOT(name, nr) TL_ANY(name, nr)
+#define TL_HOT_IS_ANY
+#elif !defined(TL_ANY)
+#define TL_ANY(name, nr)
+#define TL_NULL_MASK(name, nr, argument, why)
+#define TL_SELF_VALUE(name, nr, argument, bits, value, why)
+#define TL_BATCH_ONLY(name, nr, why)
+#define TL_REFUSED(name, nr, why)
+#define TL_HOT_ALONE
+#endif
+
+TL_HOT(read, 0)
+TL_HOT(write, 1)
 TL_ANY(open, 2)
-TL_ANY(close, 3)
+TL_HOT(close, 3)
 TL_ANY(stat, 4)
-TL_ANY(fstat, 5)
+TL_HOT(fstat, 5)
 TL_ANY(lstat, 6)
 TL_ANY(poll, 7)
-TL_ANY(lseek, 8)
+TL_HOT(lseek, 8)
 TL_ANY(mmap, 9)
 TL_ANY(mprotect, 10)
 TL_ANY(munmap, 11)
@@ -34,8 +50,8 @@ TL_ANY(rt_sigaction, 13)
 TL_BATCH_ONLY(rt_sigprocmask, 14, "changes the calling thread's signal mask")
 TL_REFUSED(rt_sigreturn, 15, "returns through the registers of the batch, not of the request")
 TL_ANY(ioctl, 16)
-TL_ANY(pread64, 17)
-TL_ANY(pwrite64, 18)
+TL_HOT(pread64, 17)
+TL_HOT(pwrite64, 18)
 TL_ANY(readv, 19)
 TL_ANY(writev, 20)
 TL_ANY(access, 21)
@@ -56,13 +72,13 @@ TL_ANY(nanosleep, 35)
 TL_ANY(getitimer, 36)
 TL_ANY(alarm, 37)
 TL_ANY(setitimer, 38)
-TL_ANY(getpid, 39)
+TL_HOT(getpid, 39)
 TL_ANY(sendfile, 40)
 TL_ANY(socket, 41)
 TL_ANY(connect, 42)
 TL_ANY(accept, 43)
-TL_ANY(sendto, 44)
-TL_ANY(recvfrom, 45)
+TL_HOT(sendto, 44)
+TL_HOT(recvfrom, 45)
 TL_ANY(sendmsg, 46)
 TL_ANY(recvmsg, 47)
 TL_ANY(shutdown, 48)
@@ -127,7 +143,7 @@ TL_BATCH_ONLY(setgid, 106, "changes the calling thread's credentials")
 TL_ANY(geteuid, 107)
 TL_ANY(getegid, 108)
 TL_ANY(setpgid, 109)
-TL_ANY(getppid, 110)
+TL_HOT(getppid, 110)
 TL_ANY(getpgrp, 111)
 TL_ANY(setsid, 112)
 TL_BATCH_ONLY(setreuid, 113, "changes the calling thread's credentials")
@@ -234,7 +250,7 @@ TL_ANY(epoll_create, 213)
 TL_REFUSED(epoll_ctl_old, 214, "no kernel implements it")
 TL_REFUSED(epoll_wait_old, 215, "no kernel implements it")
 TL_ANY(remap_file_pages, 216)
-TL_ANY(getdents64, 217)
+TL_HOT(getdents64, 217)
 TL_BATCH_ONLY(set_tid_address, 218, "registers an address of the calling thread")
 TL_REFUSED(restart_syscall, 219, "resumes whatever call was interrupted last, not this request")
 TL_ANY(semtimedop, 220)
@@ -274,13 +290,13 @@ TL_ANY(inotify_init, 253)
 TL_ANY(inotify_add_watch, 254)
 TL_ANY(inotify_rm_watch, 255)
 TL_ANY(migrate_pages, 256)
-TL_ANY(openat, 257)
+TL_HOT(openat, 257)
 TL_ANY(mkdirat, 258)
 TL_ANY(mknodat, 259)
 TL_ANY(fchownat, 260)
 TL_ANY(futimesat, 261)
-TL_ANY(newfstatat, 262)
-TL_ANY(unlinkat, 263)
+TL_HOT(newfstatat, 262)
+TL_HOT(unlinkat, 263)
 TL_ANY(renameat, 264)
 TL_ANY(linkat, 265)
 TL_ANY(symlinkat, 266)
@@ -349,7 +365,7 @@ TL_ANY(pwritev2, 328)
 TL_ANY(pkey_mprotect, 329)
 TL_BATCH_ONLY(pkey_alloc, 330, "changes the calling thread's protection keys")
 TL_ANY(pkey_free, 331)
-TL_ANY(statx, 332)
+TL_HOT(statx, 332)
 TL_NULL_MASK(io_pgetevents, 333, 5, "swaps a mask other than null until the thread is in user mode")
 TL_REFUSED(rseq, 334, "registers what the kernel does when the thread returns to user mode")
 TL_REFUSED(uretprobe, 335, "acts on the registers and flags with which the thread returns")
@@ -402,3 +418,16 @@ TL_ANY(file_getattr, 468)
 TL_ANY(file_setattr, 469)
 TL_ANY(listns, 470)
 TL_REFUSED(rseq_slice_yield, 471, "acts where the thread enters the kernel, before the call itself")
+
+#ifdef TL_HOT_IS_ANY
+#undef TL_HOT
+#undef TL_HOT_IS_ANY
+#endif
+#ifdef TL_HOT_ALONE
+#undef TL_ANY
+#undef TL_NULL_MASK
+#undef TL_SELF_VALUE
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
+#undef TL_HOT_ALONE
+#endif

@@ -2,9 +2,11 @@
 /*
  * One list of real calls is made three times, each in a fresh process and directory: plainly, by
  * batches, and by a worker. Every result and every byte that the calls wrote must be the same,
- * failures included; what workers refuse, they refuse with -EOPNOTSUPP.
+ * failures included; what workers refuse, they refuse with -EOPNOTSUPP. Then batches repeat calls.
  */
 #include <linux/limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -320,6 +322,99 @@ static void compare(const struct way *way, const struct outcome *got)
 			FAIL("byte %zu of what the calls wrote differs by %s", i, way->name);
 }
 
+/* ---- Batches whose calls repeat ---- */
+
+/*
+ * They may take a way of their own, by direct calls of the handlers of hot rows. Each hot call
+ * returns the same there as a plain call, alone and beside others, and what the table refuses is
+ * refused, also by a number that another thread rewrites meanwhile.
+ */
+#define REPEATED 32u
+#define ROUNDS 2000
+
+static const uint32_t hot[] = {
+#define TL_HOT(name, nr) nr,
+#include <linux/trapless_calls.h>
+#undef TL_HOT
+};
+
+#define HOT (sizeof(hot) / sizeof(*hot))
+
+static void put_call(struct ring *ring, unsigned int slot, uint32_t nr)
+{
+	ring_put6(ring, slot, nr, -1, 0, 0, -1, 0, 0);
+}
+
+static long plain(uint32_t nr)
+{
+	return sys(nr, -1, 0, 0, -1, 0, 0);
+}
+
+/* A batch in which these calls take turns. */
+static void repeat(struct ring *ring, const uint32_t *turns, const long *results, unsigned int n)
+{
+	for (unsigned int slot = 0; slot < REPEATED; slot++)
+		put_call(ring, slot, turns[slot % n]);
+	CHECK_EQ(ring_batch(ring, 0, REPEATED), REPEATED);
+	for (unsigned int slot = 0; slot < REPEATED; slot++)
+		if (ring_result(ring, slot) != results[slot % n])
+			FAIL("call %u at slot %u of a batch is %ld, plain %ld", turns[slot % n],
+			     slot, ring_result(ring, slot), results[slot % n]);
+}
+
+static void hot_calls_equal_plain_ones(struct ring *ring)
+{
+	for (unsigned int i = 0; i < HOT; i++) {
+		uint32_t turns[4] = { hot[i], SYS_fork, SYS_getuid, hot[(i + 1) % HOT] };
+		long results[4] = { plain(hot[i]), -EOPNOTSUPP, plain(SYS_getuid),
+				    plain(hot[(i + 1) % HOT]) };
+
+		repeat(ring, turns, results, 1);
+		repeat(ring, turns, results, 2);
+		repeat(ring, turns, results, 4);
+	}
+	CHECK_EQ(ring_stats(ring).refused, HOT * (REPEATED / 2 + REPEATED / 4));
+}
+
+static _Atomic bool over;
+
+/* Between a call that is hot and one that is refused. */
+static void *rewrite(void *ring)
+{
+	volatile struct tl_request *requests = ((struct ring *)ring)->requests;
+
+	for (unsigned int i = 0; !over; i++)
+		requests[i % REPEATED].nr = i & 1 << 5 ? SYS_fork : SYS_getppid;
+	return NULL;
+}
+
+static void numbers_may_change(struct ring *ring)
+{
+	long parent = getppid();
+	pthread_t thread;
+
+	CHECK_EQ(pthread_create(&thread, NULL, rewrite, ring), 0);
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		for (unsigned int slot = 0; slot < REPEATED; slot++)
+			put_call(ring, slot, SYS_getppid);
+		CHECK_EQ(ring_batch(ring, 0, REPEATED), REPEATED);
+		for (unsigned int slot = 0; slot < REPEATED; slot++)
+			if (ring_result(ring, slot) != -EOPNOTSUPP)
+				CHECK_EQ(ring_result(ring, slot), parent);
+	}
+	over = true;
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void repeating_batches(void)
+{
+	struct ring ring = ring_open(REPEATED);
+
+	hot_calls_equal_plain_ones(&ring);
+	numbers_may_change(&ring);
+	ring_close(&ring);
+}
+
 int main(void)
 {
 	unsigned int failures = 0;
@@ -340,5 +435,6 @@ int main(void)
 	CHECK(!memcmp(((typeof(out) *)outcomes[0].bytes)->read, "23XY6789", 8));
 	compare(&ways[1], &outcomes[1]);
 	compare(&ways[2], &outcomes[2]);
+	repeating_batches();
 	return 0;
 }

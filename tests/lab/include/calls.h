@@ -23,6 +23,11 @@ struct call {
 #define TL_REFUSED(name, nr, why) { nr, CALL_REFUSED, #name },
 static const struct call calls[] = {
 #include <linux/trapless_calls.h>
+#undef TL_ANY
+#undef TL_NULL_MASK
+#undef TL_SELF_VALUE
+#undef TL_BATCH_ONLY
+#undef TL_REFUSED
 };
 
 #define CALLS_COUNT (sizeof(calls) / sizeof(*calls))

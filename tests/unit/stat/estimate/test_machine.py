@@ -17,24 +17,32 @@ IBRS = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling"
 @pytest.mark.parametrize(
     ("mitigations", "loop"),
     [
-        ({"spectre_v2": RETPOLINES}, "retpoline_plain"),
+        ({"spectre_v2": RETPOLINES}, "hot_retpoline_plain"),
         ({"spectre_v2": RETPOLINES, "spec_rstack_overflow": "Mitigation: Safe RET"},
-         "retpoline_safe"),
+         "hot_retpoline_safe"),
         ({"spectre_v2": IBRS, "spec_rstack_overflow": "Vulnerable: Safe RET, no microcode"},
          "direct_safe"),
         ({"spectre_v2": RETPOLINES, "retbleed": "Mitigation: untrained return thunk; SMT on"},
-         "retpoline_thunk"),
+         "hot_retpoline_thunk"),
         ({"spectre_v2": IBRS, "retbleed": "Mitigation: Enhanced IBRS",
           "indirect_target_selection": "Mitigation: Aligned branch/return thunks"},
          "direct_thunk"),
         ({"spectre_v2": IBRS, "retbleed": "Not affected"}, "direct_plain"),
-        ({"spectre_v2": "Mitigation: Enhanced IBRS + Retpolines"}, "retpoline_plain"),
+        ({"spectre_v2": "Mitigation: Enhanced IBRS + Retpolines"}, "hot_retpoline_plain"),
         ({}, "direct_plain"),
     ],
 )  # fmt: skip
 def test_the_loop_is_built_as_the_kernel_protects_itself(mitigations, loop):
     assert estimated_machine.loop_of(mitigations) == loop
     assert loop in estimated_machine.LOOPS
+
+
+@pytest.mark.parametrize("loop", estimated_machine.LOOPS)
+def test_each_loop_has_a_twin_that_makes_hot_calls_the_other_way(loop):
+    table, directly = estimated_machine.loop_by_table(loop), estimated_machine.loop_directly(loop)
+    assert {table, directly} < set(estimated_machine.LOOPS) and loop in (table, directly)
+    assert "hot calls directly" in estimated_machine.loop_text(directly)
+    assert "hot calls directly" not in estimated_machine.loop_text(table)
 
 
 def test_the_loops_are_those_that_are_built():
@@ -67,7 +75,7 @@ def test_a_quiet_machine_is_described_and_all_is_pinned(tmp_path):
     found = estimated_machine.describe(1, tmp_path)
     assert (found.processor, found.cpus, found.kernel) == ("Core of 2026", 2, "6.18.1")
     assert (found.hypervisor, found.governor, found.not_pinned) == ("", "performance", ())
-    assert found.loop == "retpoline_plain"
+    assert found.loop == "hot_retpoline_plain"
 
 
 def test_what_cannot_be_pinned_is_said(tmp_path):

@@ -36,6 +36,11 @@ def reading(factor: float = 1.0, uring: bool = True) -> Reading:
         f"request.{loop}.n{sums.REQUEST_N}": 4.0 + i
         for i, loop in enumerate(estimated_machine.LOOPS)
     }
+    ns |= {
+        f"mix.{mix}.{loop}.n{sums.REQUEST_N}": 5.0 if loop.startswith("hot_") else 11.0
+        for mix in sums.MIXES
+        for loop in estimated_machine.LOOPS
+    }
     if uring:
         ns |= {f"{k}.n{n}": 300.0 / n for k in ("uring.nop", "uring.read") for n in (1, 8, 32, 128)}
     ns["chain"] = 0.25
@@ -135,6 +140,9 @@ def test_json_has_each_figure_with_its_interval():
     assert data["kind"] == "estimate"
     assert data["trap"] == {"ns": 76.0, "low": 76.0, "high": 76.0, "least": 76.0}
     assert set(data["request"]["ns"]) == set(estimated_machine.LOOPS)
+    assert set(data["mixes"]) == set(sums.MIXES)
+    files = data["mixes"]["files"]
+    assert (files["table"]["ns"], files["directly"]["ns"]) == (11, 5)
     getpid = data["calls"]["getpid"]
     assert set(getpid["batch"]) == set(getpid["saved"]) == {f"n{n}" for n in sums.BATCHES}
     for value in (getpid["plain"], getpid["batch"]["n32"], getpid["saved"]["n32"]):
