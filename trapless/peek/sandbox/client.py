@@ -39,6 +39,7 @@ from trapless.peek.kernel.kernel_stacks import (
 )
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.memories.images import open_memory
+from trapless.peek.kernel.memories.pieces import SilentError
 from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.paging import PageTables
@@ -48,7 +49,7 @@ from trapless.peek.kernel.tasks import Task
 from trapless.peek.kernel.user.user_stacks import UserStack
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages
-from trapless.peek.sandbox.messages import FormError, SilentError
+from trapless.peek.sandbox.messages import FormError
 from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S
 
 PACKAGE = Path(__file__).resolve().parents[3]

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import struct
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,14 +18,10 @@ from trapless.base import json_text
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, SilentError, exactly
 
 HEADER = struct.Struct("<cI")
 JSON, BYTES = b"J", b"B"
-PIECE_BYTES = 1 << 20
-
-
-class SilentError(PeekError):
-    """The other side has ended, or says nothing for too long."""
 
 
 class FormError(PeekError):
@@ -42,38 +36,23 @@ def send(descriptor: int, message: object) -> None:
     left = memoryview(HEADER.pack(kind, len(data)) + data)
     try:
         while left:
-            left = left[os.write(descriptor, left[:PIECE_BYTES]) :]
+            left = left[os.write(descriptor, left[:CHUNK_BYTES]) :]
     except OSError as error:
         raise SilentError("the other side has ended") from error
 
 
 def receive(descriptor: int, end_s: float | None = None) -> object:
     """The next message; SilentError where there is none until a time of time.monotonic()."""
-    kind, length = HEADER.unpack(_exactly(descriptor, HEADER.size, end_s))
+    kind, length = HEADER.unpack(exactly(descriptor, HEADER.size, end_s))
     if kind not in (JSON, BYTES) or length > limits.ANSWER_BYTES_MAX:
         raise FormError(f"a message of {length} bytes, of kind {kind!r}")
-    data = _exactly(descriptor, length, end_s)
+    data = exactly(descriptor, length, end_s)
     if kind == BYTES:
         return data
     try:
         return json_text.parse(data)
     except ValueError as error:
         raise FormError("a message that is no JSON") from error
-
-
-def _exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
-    pieces = []
-    while length:
-        if end_s is not None:
-            left_s = max(end_s - time.monotonic(), 0)
-            if not select.select([descriptor], [], [], left_s)[0]:
-                raise SilentError("no answer in time")
-        piece = os.read(descriptor, min(length, PIECE_BYTES))
-        if not piece:
-            raise SilentError("the other side has ended")
-        pieces.append(piece)
-        length -= len(piece)
-    return b"".join(pieces)
 
 
 # ---- Forms: each takes what JSON had, and gives it checked ---------------------------------------

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.peek import limits
 from trapless.peek.diagnosis import core_writer
 from trapless.peek.errors import WAIT, PeekError
-from trapless.peek.kernel.memories import formats, unpacker
+from trapless.peek.kernel.memories import formats, unpacker, unpacking
 from trapless.peek.kernel.memories.formats import Kind
 from trapless.peek.kernel.memories.images import open_memory, open_ram
-from trapless.peek.kernel.memories.pieces import Pieces
+from trapless.peek.kernel.memories.pieces import END, PIECE, Pieces
 from trapless.peek.kernel.memory import RawFile
 from trapless.peek.machines import Image
 
@@ -154,6 +155,44 @@ def test_image_that_unpacks_without_end_is_stopped(tmp_path, monkeypatch):
 def test_full_disk_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("trapless.peek.kernel.memories.unpacking.FREE_BYTES_MIN", 1 << 60)
     with pytest.raises(PeekError, match=r"more room unpacked than there is in .*TRAPLESS_CACHE"):
+        open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
+
+
+def test_image_larger_than_a_file_may_be_is_said(tmp_path):
+    path = written(tmp_path, IMAGES["raw.gz"](b"x" + bytes(8 << 20)))
+    limits_before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits_before[1]))
+    try:
+        with pytest.raises(PeekError, match=r"TRAPLESS_CACHE=FOLDER .*\(File too large\)"):
+            open_memory(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits_before)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[" * 20_000,
+        b"\xff",
+        b"5",
+        b'{"size": 4096, "ram": 4096, "registers": [1]}',
+        b'{"size": 4096, "ram": 4096, "registers": {}}',
+        b'{"size": 4096, "regions": [[0, 1e300, 0]]}',
+    ],
+)
+def test_unpacker_that_says_what_it_must_not_is_ended(said, tmp_path, monkeypatch):
+    last = PIECE.pack(END, len(said)) + said
+    program = f"import os, time; os.write(1, {last!r}); time.sleep(600)"
+    monkeypatch.setattr(unpacking, "PROGRAM", program)
+    with pytest.raises(PeekError, match="the process that unpacks it says what it must not"):
+        open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
+
+
+def test_unpacker_that_sleeps_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "PROGRAM", "import time; time.sleep(600)")
+    monkeypatch.setattr(limits, "UNPACK_S", 0.1)
+    monkeypatch.setattr(limits, "BUSY_FACTOR", 1)
+    with pytest.raises(PeekError, match="unpacking it took more than 0 s"):
         open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
 
 

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The threads of the daemon's workers: their rights, and what is done at the end of their work."""
+"""The daemon: its workers' rights, what follows their work, and how many files may be open."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.unit.peek.serve.serving import until
+from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
+from trapless.peek.sandbox.client import open_target
 from trapless.peek.serve.workers import Workers
 
 DROPPED = """
@@ -65,3 +69,15 @@ def test_short_work_does_not_wait_for_machines_that_take_long_to_open():
     go.set()
     until(lambda: len(order) == 3)
     assert order == ["look", "open", "open again"] and first.done and last.done
+
+
+def test_machine_is_read_where_more_files_are_open_than_select_takes(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAPLESS_CACHE", str(tmp_path / "cache"))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, before[1]))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        for _ in range(1100):
+            stack.enter_context(open(os.devnull))
+        with open_target(ToyKernel().save(tmp_path)) as target:
+            assert str(target.release) == RELEASE

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Writes what an unpacker has unpacked to its pipe: pieces of a file, each with its place.
 
-Owns the form of a piece. Zeros are left out, so the file has holes there, except where they take
-the place of earlier data.
+Owns the form of a piece, and how a pipe is read whose writer is not trusted. Zeros are left out, so
+the file has holes there, except where they take the place of earlier data.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import struct
+import time
+
+from trapless.peek.errors import PeekError
 
 PIECE = struct.Struct("<QQ")
 """The place in the file and the number of bytes that follow."""
@@ -17,6 +21,11 @@ END = (1 << 64) - 1
 CHUNK_BYTES = 1 << 20
 PAGE_BYTES = 4096
 OUTPUT = 1
+POLL_S_MAX = 86_400
+
+
+class SilentError(PeekError):
+    """The other side has ended, or says nothing for too long."""
 
 
 class Pieces:
@@ -51,3 +60,21 @@ class Pieces:
             while data:
                 data = data[os.write(OUTPUT, data) :]
             self._data = bytearray()
+
+
+def exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
+    """That many bytes of a pipe; SilentError where they do not come until a time."""
+    pieces = []
+    while length:
+        if end_s is not None:
+            poll = select.poll()  # select() takes no descriptor from 1024 on
+            poll.register(descriptor, select.POLLIN)
+            left_s = min(max(end_s - time.monotonic(), 0), POLL_S_MAX)
+            if not poll.poll(1000 * left_s):
+                raise SilentError("no answer in time")
+        piece = os.read(descriptor, min(length, CHUNK_BYTES))
+        if not piece:
+            raise SilentError("the other side has ended")
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)

@@ -9,18 +9,18 @@ once it is closed.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from trapless.base import jail
+from trapless.base import jail, json_text
 from trapless.base.paths import cache_dir
 from trapless.base.tools import kill, wait
 from trapless.peek import limits
@@ -29,7 +29,13 @@ from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memories import kdump
 from trapless.peek.kernel.memories.elf_core import PHYSICAL_MAX, Registers, without_overlaps
 from trapless.peek.kernel.memories.formats import Kind
-from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, END, PIECE
+from trapless.peek.kernel.memories.pieces import (
+    CHUNK_BYTES,
+    END,
+    PIECE,
+    SilentError,
+    exactly,
+)
 from trapless.peek.kernel.memory import PAGE_BYTES, Region, raw_layouts
 
 PACKAGE = Path(__file__).resolve().parents[4]
@@ -82,19 +88,18 @@ def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
             assert process.stdout is not None
             seconds = limits.UNPACK_S + os.fstat(descriptor).st_size / limits.UNPACK_BYTES_S
             jail.allow(process.pid, seconds)
-            said = _receive(name, process.stdout, file.fileno())
-            if said is None:
-                raise PeekError(f"{name} is damaged: {_ending(process, seconds)}")
+            said = _receive(name, process.stdout.fileno(), file.fileno(), seconds)
+            if isinstance(said, dict) and "error" in said:
+                raise PeekError(
+                    f"{name} ({kind.value}) cannot be unpacked: {visible(str(said['error']))}"
+                )
+            return _checked(name, said, file.fileno())
+        except SilentError:
+            raise PeekError(f"{name} is damaged: {_ending(process, seconds)}") from None
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise PeekError(f"{name}: the process that unpacks it says what it must not") from None
         finally:
             kill(process)
-        if "error" in said:
-            raise PeekError(
-                f"{name} ({kind.value}) cannot be unpacked: {visible(str(said['error']))}"
-            )
-        try:
-            return _checked(said, file.fileno())
-        except (KeyError, TypeError, ValueError):
-            raise PeekError(f"{name}: the process that unpacks it says what it must not") from None
 
 
 def _folder() -> Path:
@@ -103,33 +108,30 @@ def _folder() -> Path:
     return folder
 
 
-def _receive(name: str, pipe: IO[bytes], file: int) -> dict[str, Any] | None:
-    """Put the pieces into the file; the last message, or None where the process ended before."""
-    since_look = LOOK_BYTES
+def _receive(name: str, pipe: int, file: int, seconds: float) -> Any:
+    """Put the pieces into the file; the last message. SilentError where there is none in time: the
+    limit of processor time ends no process that sleeps."""
+    since_look, end_s = LOOK_BYTES, time.monotonic() + seconds * limits.BUSY_FACTOR
     while True:
-        head = pipe.read(PIECE.size)
-        if len(head) < PIECE.size:
-            return None
-        place, length = PIECE.unpack(head)
+        place, length = PIECE.unpack(exactly(pipe, PIECE.size, end_s))
         if (length > 2 * CHUNK_BYTES and place != END) or length > limits.ANSWER_BYTES_MAX:
-            return None
-        data = pipe.read(length)
-        if len(data) < length:
-            return None
+            raise ValueError(f"a piece of {length} bytes")
+        data = exactly(pipe, length, end_s)
         if place == END:
-            said = json.loads(data)
-            return said if isinstance(said, dict) else None
+            return json_text.parse(data)
         if place + length > limits.UNPACKED_BYTES_MAX:
-            return None
+            raise ValueError(f"a piece at {place:#x}")
         since_look += length
         if since_look >= LOOK_BYTES:
             since_look, disk = 0, os.fstatvfs(file)
             if disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN:
                 raise PeekError(_no_room(name))
+        began_s = time.monotonic()
         try:
             os.pwrite(file, data, place)
         except OSError as error:
             raise PeekError(f"{_no_room(name)} ({error.strerror})") from error
+        end_s += time.monotonic() - began_s  # a slow disk is not the process's fault
 
 
 def _no_room(name: str) -> str:
@@ -144,7 +146,7 @@ def _ending(process: subprocess.Popen[bytes], seconds: float) -> str:
     try:
         status = wait(process, limits.GRACE_S)
     except subprocess.TimeoutExpired:
-        return "the process that unpacks it says what it must not"
+        return f"unpacking it took more than {seconds * limits.BUSY_FACTOR:.0f} s"
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"unpacking it took more than {seconds:.0f} s of processor time"
     if status == -signal.SIGSYS:
@@ -152,8 +154,9 @@ def _ending(process: subprocess.Popen[bytes], seconds: float) -> str:
     return f"unpacking it ended with status {status}"
 
 
-def _checked(said: dict[str, Any], file: int) -> Unpacked:
-    """The image that the process in the jail has described; ValueError where it is none."""
+def _checked(name: str, said: Any, file: int) -> Unpacked:
+    """The image that the process in the jail has described; ValueError, or another error of its
+    data, where it is none."""
     size = _number(said.get("size", said.get("file", said.get("ram"))), limits.UNPACKED_BYTES_MAX)
     layouts: list[list[Region]] = []
     if "ram" in said:
@@ -174,7 +177,10 @@ def _checked(said: dict[str, Any], file: int) -> Unpacked:
         {str(key): _number(value, 1 << 64) for key, value in one.items()}
         for one in said.get("registers", ())[: limits.CPUS_MAX]
     ]
-    os.truncate(file, size)
+    try:
+        os.truncate(file, size)
+    except OSError as error:  # larger than any file of this file system
+        raise PeekError(f"{_no_room(name)} ({error.strerror})") from error
     return Unpacked(os.dup(file), size, layouts, registers)
 
 
