@@ -155,7 +155,7 @@ def test_cause_that_explains_others_comes_first_and_has_what_follows_as_evidence
 
 
 def test_first_line_is_the_likeliest_cause():
-    cpu = Processor(0, True, True, 0, "", 10**9, 0, 0.0)
+    cpu = Processor(0, True, True, 0, "", 10**9, 0, 0.0, 0)
     look = Look(95.0, 1, 12, (cpu,), ())
     quiet = Diagnosis("6.1.0", look, (), (), 2)
     assert next(text.diagnosis(quiet, 10)).startswith("Nothing hangs: ")

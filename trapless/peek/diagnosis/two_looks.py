@@ -16,6 +16,7 @@ from pathlib import Path
 
 from trapless.peek import limits
 from trapless.peek.emulator import Emulator
+from trapless.peek.kernel.health.guest_cpus import without_ticks
 from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Verdict
 from trapless.peek.kernel.kernel_stacks import CpuRegisters
 from trapless.peek.kernel.target import function_of
@@ -35,6 +36,8 @@ IDLE_SHARE = 0.02
 """An emulator that takes less of a processor runs no CPU."""
 INTERRUPTS_ON = 0x200
 NO_REGISTERS = "is not in its memory: --monitor SOCKET or --gdb HOST:PORT shows it"
+NO_EVENT = (1 << 63) - 1
+"""The time at which a timer is due that is off."""
 NS = 1e9
 
 
@@ -77,11 +80,27 @@ def diagnose(
     second = target.look(longer_s)
     seen = {(one.cause, one.subject) for one in first.verdicts}
     found = [one for one in second.verdicts if (one.cause, one.subject) in seen]
+    found = [_without_ticks(one, first, second) for one in found]
     if second.jiffies == first.jiffies and clock(target) == before:
         found = [*host.on_still_clock(second), *found]
     found = [_with_stacks(target, host.explained(one), stops) for one in found]
     found.sort(key=lambda one: one.order)
     return Diagnosis(str(target.release), second, tuple(found), second.notes, 2)
+
+
+def _without_ticks(one: Verdict, first: Look, second: Look) -> Verdict:
+    """A verdict on a CPU that is held: its timer tells whether it takes interrupts.
+
+    Other CPUs may set the clock of its run queue, but not the time at which its timer is due.
+    """
+    if one.cause is not Cause.CPU_HELD:
+        return one
+    pairs = zip(first.processors, second.processors, strict=True)
+    for before, now in pairs:
+        stands = before.next_event == now.next_event != NO_EVENT and before.pid == now.pid
+        if now.number in one.cpus and stands and second.jiffies > first.jiffies:
+            return without_ticks(now, one.seconds)
+    return one
 
 
 class _Host:

@@ -448,8 +448,8 @@ class SandboxedTarget(Target):
             jiffies,
             threads,
             tuple(
-                Processor(number, online, idle, pid, str(comm), clock, runnable, held_ms / 1000)
-                for number, online, idle, pid, comm, clock, runnable, held_ms in processors
+                Processor(number, online, idle, pid, str(comm), clock, runnable, ms / 1000, event)
+                for number, online, idle, pid, comm, clock, runnable, ms, event in processors
             ),
             tuple(
                 Verdict(

@@ -150,7 +150,12 @@ LOOK = row(
     several(
         row(
             *(number(0, limits.CPUS_MAX), truth, truth, PID, text),
-            *(ADDRESS, number(0, U32_MAX), U63),  # its clock, its run queue, held in ms
+            *(
+                ADDRESS,
+                number(0, U32_MAX),
+                U63,
+                ADDRESS,
+            ),  # clock, run queue, held in ms, next event
         ),
         limits.CPUS_MAX,
     ),

@@ -249,7 +249,7 @@ def _look(target: Target, longer_ms: int) -> object:
     processors = [
         [
             *(one.number, one.is_online, one.is_idle, one.pid, one.comm),
-            *(one.clock_ns, one.runnable, _ms(one.held_s)),
+            *(one.clock_ns, one.runnable, _ms(one.held_s), one.next_event),
         ]
         for one in found.processors
     ]

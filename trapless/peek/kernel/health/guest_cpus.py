@@ -45,6 +45,7 @@ class Processors:
             self._clocks.ns[cpu],
             number(rq, "rq", "nr_running"),
             max(self._clocks.ns[cpu] - arrived, 0) / NS,
+            number(self._target.percpu("hrtimer_bases", cpu), "hrtimer_cpu_base", "expires_next"),
         )
 
     def _comm(self, thread: Thread) -> str:

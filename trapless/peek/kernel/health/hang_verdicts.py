@@ -68,6 +68,7 @@ class Processor:
     clock_ns: int
     runnable: int
     held_s: float  # since its thread was given the CPU
+    next_event: int  # when its timer is due, in ns; it stands still where no interrupt comes
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,11 @@ static void begin(int (*work)(void *), unsigned long number, const char *name, i
 
 	if (IS_ERR(task))
 		return;
-	if (cpu >= 0)
+	if (cpu >= 0) {
+		/* Whoever asked is not to be held on that CPU as well. */
+		set_cpus_allowed_ptr(current, cpumask_of(0));
 		kthread_bind(task, cpu);
+	}
 	wake_up_process(task);
 	msleep(SETTLE_MS);
 }
