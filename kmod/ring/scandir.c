@@ -169,17 +169,26 @@ static bool collect(struct dir_context *context, const char *text, int length, l
 	return true;
 }
 
-/* Collects names. Returns 0 or -errno; names that were taken come before an error. */
+/*
+ * Collects names. Returns 0 or -errno; names that were taken come before an error. File systems may
+ * give few names at a time: where all of them were left out, the directory has not ended.
+ */
 static int collect_names(struct scan *scan)
 {
 	struct file *directory = scan->directory;
+	loff_t before;
 	int error;
 
 	/* A file that is no directory may have other things in the lock's place. */
 	if (!S_ISDIR(file_inode(directory)->i_mode) || !(directory->f_mode & FMODE_ATOMIC_POS))
 		return -ENOTDIR;
 	mutex_lock(&directory->f_pos_lock);
-	error = iterate_dir(directory, &scan->context);
+	do {
+		before = directory->f_pos;
+		error = iterate_dir(directory, &scan->context);
+		if (fatal_signal_pending(current))
+			error = error ?: -EINTR;
+	} while (!error && !scan->error && !scan->last && directory->f_pos != before);
 	if (scan->last)
 		scan->last->next = scan->context.pos;
 	mutex_unlock(&directory->f_pos_lock);

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 
+#include "fuse_server.h"
 #include "scan.h"
 #include "stranger.h"
 
@@ -233,6 +234,10 @@ int main(void)
 	fill("/filled");
 	compare_all(usual);
 	compare_removed();
+	if (fuse_mount("/fuse")) {
+		compare("/fuse");
+		printf("/fuse: %u comparisons\n", compared);
+	}
 	if (getenv("TL_PLACES"))
 		compare_all(getenv("TL_PLACES"));
 	CHECK_EXITED(child_wait(child_start(compare_unsearchable)), 0);

@@ -2,8 +2,9 @@
 """Entries of TL_NR_SCANDIR equal plain calls on file systems that are modules or need a mount.
 
 The comparison is scandir_equals_plain_calls.c; this file owns the places: ext4 with an indexed
-directory, overlayfs with whiteouts, cgroup2, debugfs, tracefs, devpts, and a proc that hides much.
-The kernel clears no memory that it gives, so what fills up a name is seen as it is.
+directory, overlayfs with whiteouts, cgroup2, debugfs, tracefs, devpts, a proc that hides much, and
+FUSE that gives one entry at a time. The kernel clears no memory that it gives, so what fills up a
+name is seen as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TL_PLACES={":".join(PLACES)} exec /labtests {PROGRAM}
 
 def test_entries_equal_plain_calls_on_each_file_system(kernel: str) -> None:
     build_programs(Silent())
-    modules = (*guest_disk.modules(kernel, Silent()), ("overlay", ""))
+    modules = (*guest_disk.modules(kernel, Silent()), ("overlay", ""), ("fuse", ""))
     config = lab.LabConfig(
         kernel=kernel,
         modules=modules,
@@ -51,4 +52,5 @@ def test_entries_equal_plain_calls_on_each_file_system(kernel: str) -> None:
     assert (result.status, result.stderr) == (0, b"")
     compared = dict(line.split(": ") for line in result.stdout.decode().splitlines())
     assert {place for place in PLACES if int(compared[place].split()[0]) > 2} == set(PLACES)
+    assert "/fuse" in compared
     assert not lab.splats(result.kernel_log)
