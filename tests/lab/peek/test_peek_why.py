@@ -85,7 +85,7 @@ MORE = (
     Hang("starve", "cpu_starved", ("hang_starved", "CPU 1", "hang_occupier", "real-time")),
     *HANGS[:-1],
     Hang("bug", "oops", ("hang_victim",)),
-    Hang("flush", "deadlock", ("later_work", "hang_ordered", "itself")),
+    Hang("flush", "deadlock", ("do_nothing", "hang_ordered", "itself")),
 )
 FREEZE = "mkdir -p /mnt; mount -t ext4 -o loop /ext4 /mnt && fsfreeze --freeze /mnt || echo failed"
 HEALTHY = {
@@ -227,6 +227,8 @@ def hangs_in_a_row(kernel: str, hangs: Sequence[Hang]) -> None:
             if hang.needs and hang.needs not in threads:
                 continue
             running.say(hang.seed)
+            if hang.name == "flush":  # what the oops before it has left is told meanwhile
+                until(running, lambda one: one["verdicts"][0]["cause"] == "deadlock")
             held = hang.name in ("spin", "interrupts", "starve")
             options = ("--monitor", str(running.monitor)) if held else ()
             named_first(running, hang, *options)
