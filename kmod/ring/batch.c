@@ -73,7 +73,6 @@ static __always_inline bool is_regular(const struct tl_request *from, unsigned l
 	return true;
 }
 
-
 /* Counts refused requests and a stop before the last `left` requests, which are unusual. */
 static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_context *context,
 				  unsigned int first, unsigned int done, unsigned int left)
