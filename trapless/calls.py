@@ -145,7 +145,7 @@ def choose(calls: Iterable[Call], wanted: Sequence[str]) -> list[Call]:
             raise TraplessError(
                 f"no system call '{pattern}' in the table; a number without a row may not be "
                 f"wrapped (-ENOSYS). Give a name, a pattern as in 'epoll_*', a number, or "
-                f"one of {', '.join(words)}",
+                f"one of {', '.join([*words, COMPOUND])}",
                 status=2,
             )
     return [

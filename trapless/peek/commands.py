@@ -71,23 +71,23 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--gdb",
             metavar="HOST:PORT",
-            help="Look into the machine at a debugger's stub, as of QEMU's -gdb tcp:HOST:PORT; "
-            "each look stops it.",
+            help="Look into the machine behind a debugger's stub, such as QEMU's -gdb "
+            "tcp:HOST:PORT; each read stops it.",
             **hidden,
         ),
         click.option("--local", help="Look into this machine, as root.", **hidden, **flag),
         click.option(
             "--ssh",
             metavar="HOST",
-            help="Look into the kernel of the machine that `ssh HOST` reaches, as root there, like "
-            "root@web; nothing is installed.",
+            help="Look into the machine that `ssh HOST` reaches, as root there, like root@web; "
+            "nothing is installed.",
             **hidden,
         ),
         click.option(
             "--hole",
             type=size,
             metavar="SIZE",
-            help="With --ram: the address at which RAM below 4 GiB ends, where it is not found.",
+            help="With --ram: the address at which RAM below 4 GiB ends, if peek does not find it.",
             **hidden,
         ),
         click.option(

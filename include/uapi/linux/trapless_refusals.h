@@ -66,7 +66,7 @@ TL_REFUSAL(ENTRY, 14, "the kernel's entry",
 	   "MSR_LSTAR or the IDT is not the kernel's own: another module has changed it",
 	   "unload the other module, or try it in a VM: trapless run --lab")
 TL_REFUSAL(LOCKDOWN, 15, "lockdown",
-	   "the kernel is locked down: what supervisor mode is, lockdown forbids",
+	   "the kernel is locked down, and lockdown forbids what supervisor mode does",
 	   "boot without lockdown= on the kernel's command line, and with Secure Boot off")
 TL_REFUSAL(NOT_CAPABLE, 32, "capabilities of the caller",
 	   "the caller lacks CAP_SYS_RAWIO or CAP_SYS_MODULE",

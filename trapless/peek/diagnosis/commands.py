@@ -68,7 +68,7 @@ def _has_ended(emulator: Emulator | None) -> bool:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a thread has to be blocked, or a CPU to be held, to count.",
+    help="Leave out what has hung for less time.",
 )
 @_monitor("what its CPUs execute")
 @_json
@@ -108,8 +108,8 @@ def ps(every_thread: bool, as_json: bool) -> None:
     """List the processes of a machine.
 
     Each line has the state of a process (R runs or wants to, S sleeps, D is blocked, I is an idle
-    kernel thread, T is stopped, Z has ended), since when it has not run, its CPU, the function of
-    the kernel that it waits in, its name and its command line.
+    kernel thread, T is stopped, Z has ended), the time since it ran last, its CPU, the function
+    of the kernel that it waits in, its name and its command line.
 
     \b
     trapless peek ps --vm web
@@ -132,8 +132,8 @@ def ps(every_thread: bool, as_json: bool) -> None:
 def stacks(monitor: Path | None, as_json: bool) -> None:
     """Show the stacks of all threads, equal ones together.
 
-    The stacks of CPUs come first. They need the CPUs' registers, which a dump has in its notes; of
-    a machine that runs, --monitor or --gdb has them.
+    The stacks of CPUs come first. They need the CPUs' registers, which a dump has in its notes.
+    For a machine that runs, --monitor or --gdb gets them.
 
     \b
     trapless peek stacks --vm web --monitor /run/web.monitor
@@ -166,10 +166,10 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
 def export(core: Path) -> None:
     """Write the memory of a machine as a file for other tools.
 
-    The core has what QEMU's dumps lack: the kernel's VMCOREINFO note and virtual addresses, so
-    that makedumpfile, drgn and crash take it, each with what else it needs. Registers are in it if
-    the image that it is made of has them. Of a machine that runs, the core is not of one moment:
-    stop it meanwhile, as by `virsh suspend`.
+    The core has what QEMU's dumps lack: the kernel's VMCOREINFO note and virtual addresses. So
+    makedumpfile, drgn and crash take it; some of them need the kernel's debug symbols, too. It has
+    the CPUs' registers if its source is an image that has them. A machine that runs changes its
+    memory meanwhile: stop it first, for example by `virsh suspend`.
 
     \b
     trapless peek export --core /var/tmp/web.core --vm web
@@ -186,7 +186,9 @@ def export(core: Path) -> None:
 @click.command()
 @target_argument
 @target_options
-@click.option("--follow", "-f", is_flag=True, help="Go on with what the kernel logs from now on.")
+@click.option(
+    "--follow", "-f", is_flag=True, help="Continue with what the kernel logs from now on."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each record.")
 def dmesg(follow: bool, as_json: bool) -> None:
     """Show the log of a machine's kernel, also after a panic.
