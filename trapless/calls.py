@@ -156,7 +156,7 @@ def choose(calls: Iterable[Call], wanted: Sequence[str]) -> list[Call]:
     ]
 
 
-def _means(pattern: str, call: Call) -> bool:
+def _means(pattern: str, call: Call | CompoundCall) -> bool:
     return pattern == str(call.nr) or fnmatch.fnmatchcase(call.name, pattern)
 
 
@@ -169,12 +169,23 @@ def show(
 ) -> None:
     """Print the rows that `wanted` selects: JSON, a paged table on a terminal, or plain lines.
 
-    The compound calls follow where nothing is selected, or the word "compound" is.
+    The compound calls follow: all where nothing is selected or the word "compound" is, else those
+    that `wanted` names.
     """
     out = stream if stream is not None else sys.stdout
-    words = [word for word in wanted if word != COMPOUND]
-    calls = choose(load(), words) if words or not wanted else []
-    after = list(compound) if not wanted or COMPOUND in wanted else []
+    rows = load()
+    after = [
+        call
+        for call in compound
+        if not wanted or COMPOUND in wanted or any(_means(word, call) for word in wanted)
+    ]
+    words = [
+        word
+        for word in wanted
+        if word != COMPOUND
+        and (any(_means(word, row) for row in rows) or not any(_means(word, one) for one in after))
+    ]
+    calls = choose(rows, words) if words or not wanted else []
     if as_json:
         data: dict[str, object] = {"calls": [_as_data(call) for call in calls]}
         if after:

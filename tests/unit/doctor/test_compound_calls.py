@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trapless import calls
+from trapless.base.console import TraplessError
 from trapless.doctor import compound_calls
 from trapless.doctor.capabilities import Host
 
@@ -53,6 +54,9 @@ def test_they_are_shown_behind_the_table_and_by_their_word():
     assert shown("compound").count("\n") == 1
     assert "scandir" not in shown("read")
     assert shown("read", "compound").count("\n") == 2
+    assert shown("scandir") == shown("4092") == shown("compound")
+    with pytest.raises(TraplessError, match=r"refused, compound$"):
+        shown("scandirs")
     data = json.loads(shown("compound", as_json=True))
     assert data == {
         "calls": [],
