@@ -19,7 +19,6 @@ from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
-    from types import TracebackType
     from typing import Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
@@ -216,12 +215,7 @@ class File:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -440,10 +434,5 @@ class Files:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
