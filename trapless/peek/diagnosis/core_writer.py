@@ -11,10 +11,13 @@ from __future__ import annotations
 import bisect
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from trapless.base.os_errors import REMEDIES
+from trapless.base.tools import interrupts_deferred
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel import vmcoreinfo
 from trapless.peek.kernel.kallsyms import MASK
@@ -40,7 +43,8 @@ CHUNK_BYTES = 1 << 20
 
 
 def write(target: Target, path: Path) -> int:
-    """Write the memory of the target into a file, which must not be there; the bytes of memory."""
+    """Write the memory of the target into a file, which must not be there; the bytes of memory.
+    A file that does not become whole is removed."""
     end = target.memory_end()
     ranges = [(one.start, min(one.end, end)) for one in target.memory.regions() if one.start < end]
     if len(ranges) + 2 > SEGMENTS_MAX:
@@ -60,22 +64,39 @@ def write(target: Target, path: Path) -> int:
         size = stop - begin
         virtual = target.direct_map + begin & MASK
         segments.append((PT_LOAD, 7, at, virtual, begin, size, size, 0))
-    try:
-        with _created(path) as file:
-            _head(file, segments)
-            file.seek(notes_at)
-            file.write(notes)
-            _copy(target, file, ranges, places)
-            file.truncate(place)
-    except OSError as error:
-        raise PeekError(f"cannot write {path}: {error.strerror}") from error
+    with _created(path) as file:
+        _head(file, segments)
+        file.seek(notes_at)
+        file.write(notes)
+        _copy(target, file, ranges, places)
+        file.truncate(place)
+        target.check_same()
     return sum(stop - begin for begin, stop in ranges)
 
 
-def _created(path: Path) -> BinaryIO:
-    """A new file for its owner alone: it gets all that the machine knows, as passwords and keys."""
+@contextmanager
+def _created(path: Path) -> Iterator[BinaryIO]:
+    """A new file for its owner alone: it gets all that the machine knows, as passwords and keys. It
+    is removed where the block fails or is interrupted."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o600), "wb")
+    remedy = "name a file that is not there, in a folder that you may write to"
+    created = False
+    try:
+        try:
+            with interrupts_deferred():
+                descriptor = os.open(path, flags, 0o600)
+                created = True
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+        except BaseException:
+            if created:
+                path.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        if created:
+            room = REMEDIES.get(error.errno or 0, "name a file on a disk with more room")
+            remedy = f"what was written of it is removed; {room}"
+        raise PeekError(f"cannot write {path}: {error.strerror}; {remedy}") from error
 
 
 def _up(length: int) -> int:

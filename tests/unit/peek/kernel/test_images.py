@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
@@ -87,6 +88,45 @@ def test_memory_is_exported_as_a_core_with_note_registers_and_virtual_addresses(
         assert file.read(13) == b"Linux version"
 
 
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def disk_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def restarted() -> None:
+    raise PeekError("the target was restarted")
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "words"),
+    [
+        (None, PeekError, "File too large; what was written of it is removed; .*ulimit -f"),
+        (disk_full, PeekError, "No space left .*is removed; name a file on a disk with more room"),
+        (ctrl_c, KeyboardInterrupt, None),
+        (restarted, PeekError, "the target was restarted"),
+    ],
+)
+def test_core_that_does_not_become_whole_is_removed(event, kind, words, tmp_path, monkeypatch):
+    """Without an event, its file may not be longer than a megabyte."""
+    core, before = tmp_path / "core", resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Image(written(tmp_path, RAM)).open() as target, monkeypatch.context() as patch:
+        if event is None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        else:
+            patch.setattr(target, "check_same", event)
+        try:
+            with pytest.raises(kind, match=words):
+                core_writer.write(target, core)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not core.exists()
+        patch.undo()
+        assert core_writer.write(target, core) == len(RAM)
+
+
 def test_memory_in_many_ranges_is_gone_through_once_for_a_core(tmp_path, monkeypatch):
     seen, core = list[int](), tmp_path / "core"
     populated = RawFile.populated
@@ -113,6 +153,7 @@ def test_addresses_that_no_kernel_has_are_exported_as_they_are(tmp_path, monkeyp
         monkeypatch.setattr(
             *(target.symbols, "address"), lambda name: 0 if name == "_end" else address(name)
         )
+        monkeypatch.setattr(target, "check_same", lambda: None)  # it sees what was changed here
         core_writer.write(target, core)
     with core.open("rb") as file:
         assert [one["p_type"] for one in ELFFile(file).iter_segments()] == ["PT_NOTE", "PT_LOAD"]

@@ -194,6 +194,16 @@ def test_a_kernel_is_opened_by_messages(toy, tmp_path):
         memory.read(0, 1)
 
 
+@pytest.mark.usefixtures("many_open_files")
+@pytest.mark.parametrize("ending", ["sys.exit('gone')", "os.write(2, b'gone'); sys.exit()"])
+def test_an_agent_is_heard_where_more_files_are_open_than_select_takes(ending, tmp_path):
+    one = started(f"{SERVER}\ntake(24)\nsay({Kind.DATA:d}, b'12345678')\n{ending}", tmp_path)
+    assert one.read([(0, 8)]) == [b"12345678"]
+    with pytest.raises(PeekError, match="has ended: gone"):
+        one.read([(0, 8)])
+    one.close()
+
+
 def test_many_reads_are_in_flight(tmp_path):
     """The agent answers none before it has got all."""
     waits = f"""

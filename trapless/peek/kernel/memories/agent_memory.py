@@ -242,7 +242,7 @@ class Agent:
         pieces = []
         while length:
             files = [self._output, self._error] if self._error >= 0 else [self._output]
-            ready, _, _ = select.select(files, [], [], LOOK_S)
+            ready = _ready(files, LOOK_S)
             self._speak()
             if self._error in ready and not self._hear_error():
                 self._error = -1
@@ -262,7 +262,7 @@ class Agent:
 
     def _last_words(self) -> str:
         """What ssh, or the other machine's shell, has said at its end."""
-        while self._error >= 0 and select.select([self._error], [], [], 1.0)[0]:
+        while self._error >= 0 and _ready([self._error], 1.0):
             if not self._hear_error():
                 break
         lines = self._errors.decode(errors="replace").strip().splitlines()[-5:]
@@ -277,6 +277,14 @@ class Agent:
                 self._stops = False
             finally:
                 self._lock.release()
+
+
+def _ready(files: Sequence[int], limit_s: float) -> list[int]:
+    """Those that have data or have ended; none where that takes longer than the limit."""
+    poll = select.poll()  # select() takes no descriptor from 1024 on
+    for one in files:
+        poll.register(one, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(1000 * limit_s)]
 
 
 def by_ssh(host: str) -> Agent:
