@@ -143,7 +143,9 @@ LINKS_MAX = 1 << 16
 """Links of one list of the kernel: of waiters, of work, of disks, of file systems."""
 LOG_RECORDS_BITS, LOG_BYTES_BITS, LOG_RECORD_BYTES_MAX = 20, 25, 1024
 """The kernel's log: stock kernels have 2^12 records of 88 bytes, and 2^17 bytes of text."""
-LOG_RECORDS_MAX, LOG_LINES_MAX = 1 << LOG_RECORDS_BITS, 1 << 16
+LOG_LINES_MAX, LOG_TEXT_BYTES_MAX = 1 << 17, 8 << 20
+"""The newest lines of a log, and bytes of its text, that are decoded: as JSON, with five characters
+for each byte, they are no longer than an answer."""
 DISK_REQUESTS_MAX = 1 << 16
 """Requests of one disk: its driver allows some hundred in each queue."""
 VERDICTS_MAX, EVIDENCE_MAX, NAMED_MAX = 100, 40, 4

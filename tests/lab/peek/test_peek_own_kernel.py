@@ -173,7 +173,7 @@ def test_threads_wait_where_the_ram_file_says(observed):
 def test_log_and_processes_are_those_of_the_ram_file(observed):
     far, near = observed.far, observed.near
     assert isinstance(far, SandboxedTarget) and isinstance(near, SandboxedTarget)
-    assert near.log(-1)[:50] == far.log(-1)[:50] != []
+    assert near.log(-1).records[:50] == far.log(-1).records[:50] != []
     sleepers = [
         [
             (process.state, process.place, str(process.command))

@@ -7,22 +7,27 @@ The reading of a real kernel's threads, locks and CPUs is tested in VMs (test_pe
 from __future__ import annotations
 
 import doctest
+import json
 import struct
 
 import pytest
 from click.testing import CliRunner
 
 from trapless.cli import cli
+from trapless.peek import limits
 from trapless.peek.diagnosis import text
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health import printk_ring
 from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health.printk_ring import Log
 from trapless.peek.kernel.health.single_look import merged
 from trapless.peek.kernel.health.thread_states import Clocks
+from trapless.peek.sandbox import messages
+from trapless.peek.sandbox.sandboxed_resolver import QUESTIONS
 
 RECORDS, RECORD_BITS, DATA_BITS = 8, 3, 7
-RING, DESCS, INFOS, TEXTS = 0x1000, 0x2000, 0x3000, 0x4000
+RING, DESCS = 0x1000, 0x2000
 MEMBERS = {
     ("printk_ringbuffer", "desc_ring"): 0,
     ("printk_ringbuffer", "text_data_ring"): 64,
@@ -48,31 +53,34 @@ class RingOfLog:
 
     release = "6.1.0-toy"
 
-    def __init__(self) -> None:
-        self.memory = bytearray(0x5000)
+    def __init__(self, record_bits: int = RECORD_BITS, data_bits: int = DATA_BITS) -> None:
+        self.records, self._bytes = 1 << record_bits, 1 << data_bits
+        self._infos = DESCS + 24 * self.records
+        self._texts = self._infos + 24 * self.records
+        self.memory = bytearray(self._texts + self._bytes)
         self._next = 0
         self.put(0x800, struct.pack("<Q", RING))
-        self.put(RING, struct.pack("<QQQ", RECORD_BITS, DESCS, INFOS))
-        self.put(RING + 64, struct.pack("<QQ", DATA_BITS, TEXTS))
+        self.put(RING, struct.pack("<QQQ", record_bits, DESCS, self._infos))
+        self.put(RING + 64, struct.pack("<QQ", data_bits, self._texts))
 
     def put(self, place: int, data: bytes) -> None:
         self.memory[place : place + len(data)] = data
 
     def log(self, number: int, message: bytes, *, state: int = 2, level: int = 6) -> None:
         """Write a record as the kernel does, with its text behind those that are there."""
-        size, ring = 8 + len(message) + -len(message) % 8, 1 << DATA_BITS
+        size, ring = 8 + len(message) + -len(message) % 8, self._bytes
         begin = self._next
         if begin // ring != (begin + size - 1) // ring:  # it would cross the end
             place, end = 0, (begin // ring + 1) * ring + size
         else:
             place, end = begin % ring, begin + size
         self._next = end
-        at = number % RECORDS
-        self.put(TEXTS + place, struct.pack("<Q", number) + message)
+        at = number % self.records
+        self.put(self._texts + place, struct.pack("<Q", number) + message)
         self.put(DESCS + 24 * at, struct.pack("<QQQ", state << 62 | number, begin, end))
         info = struct.pack("<QQHBB", number, number * 1000, len(message), 0, level << 5)
-        self.put(INFOS + 24 * at, info)
-        self.put(RING + 24, struct.pack("<QQ", number, max(number - RECORDS + 1, 0)))
+        self.put(self._infos + 24 * at, info)
+        self.put(RING + 24, struct.pack("<QQ", number, max(number - self.records + 1, 0)))
 
     def has_symbol(self, name: str) -> bool:
         return name == "prb"
@@ -95,8 +103,12 @@ class RingOfLog:
         return int.from_bytes(self.read(place, 8), "little")
 
 
+def read(ring: RingOfLog, after: int = -1) -> Log:
+    return printk_ring.read(ring, after)  # type: ignore[arg-type]
+
+
 def lines(ring: RingOfLog, after: int = -1) -> list[str]:
-    return [str(line) for one in printk_ring.read(ring, after) for line in one.lines]  # type: ignore[arg-type]
+    return [str(line) for one in read(ring, after).records for line in one.lines]
 
 
 def test_log_is_read_in_order_and_from_a_record_on():
@@ -105,7 +117,7 @@ def test_log_is_read_in_order_and_from_a_record_on():
         ring.log(number, message, level=number)
     assert lines(ring) == ["one", "two", "lines", "three\\x1b[2J"]
     assert lines(ring, after=1) == ["three\\x1b[2J"]
-    assert [one.level for one in printk_ring.read(ring)] == [0, 1, 2]  # type: ignore[arg-type]
+    assert [one.level for one in read(ring).records] == [0, 1, 2]
 
 
 def test_log_keeps_what_is_not_overwritten():
@@ -115,7 +127,39 @@ def test_log_keeps_what_is_not_overwritten():
         ring.log(number, b"message %d" % number)
     found = lines(ring)
     assert found[-4:] == ["message 36", "message 37", "message 38", "message 39"]
-    assert len(printk_ring.read(ring)) <= RECORDS  # type: ignore[arg-type]
+    assert len(read(ring).records) <= RECORDS
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "kept"), [("LOG_LINES_MAX", 3, 3), ("LOG_TEXT_BYTES_MAX", 29, 2)]
+)
+def test_of_a_long_log_the_newest_part_is_read_and_the_rest_is_counted(
+    limit, value, kept, monkeypatch
+):
+    ring = RingOfLog(record_bits=5, data_bits=10)
+    for number in range(20):
+        ring.log(number, b"message %d" % number)
+    monkeypatch.setattr(limits, limit, value)
+    log = read(ring)
+    assert [one.sequence for one in log.records] == list(range(20 - kept, 20))
+    assert log.left_out == 20 - kept
+    assert f"newest {kept} records are shown, and {20 - kept} older ones" in text.left_out(log)
+    assert read(ring, after=17) == Log(log.records[-2:], 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("message", [b"\xff" * 1000, b"a" * 80, b"\n" * 500, b""], ids=len)
+def test_the_longest_log_fits_into_an_answer(message):
+    """32 MiB, as with log_buf_len=32M, also where each byte is shown as an escape."""
+    ring = RingOfLog(limits.LOG_RECORDS_BITS, limits.LOG_BYTES_BITS)
+    count = min(ring.records, (1 << limits.LOG_BYTES_BITS) // (len(message) + 16))
+    for number in range(count):
+        ring.log(number, message)
+    answer = QUESTIONS["log"](ring, -1)
+    sent = json.dumps(answer)
+    assert len(sent) <= limits.ANSWER_BYTES_MAX
+    left_out, records = messages.ANSWERS["log"](json.loads(sent))
+    assert left_out > 0 and left_out + len(records) == count and records[-1][0] == count - 1
 
 
 def test_record_that_is_being_written_is_left_out():
@@ -130,7 +174,7 @@ def test_log_of_absurd_size_is_refused(place):
     ring = RingOfLog()
     ring.put(place, struct.pack("<Q", 40))
     with pytest.raises(PeekError, match="damaged"):
-        printk_ring.read(ring)  # type: ignore[arg-type]
+        read(ring)
 
 
 def verdict(cause: Cause, subject: str, seconds: float = 1.0) -> Verdict:

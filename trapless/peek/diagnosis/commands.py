@@ -179,7 +179,6 @@ def export(core: Path) -> None:
 
     with _opened() as (target, _, _):
         size = core_writer.write(target, core)
-        target.check_same()
     click.echo(f"{size >> 20} MiB of memory: {core}", err=True)
 
 
@@ -193,6 +192,8 @@ def export(core: Path) -> None:
 def dmesg(follow: bool, as_json: bool) -> None:
     """Show the log of a machine's kernel, also after a panic.
 
+    Of a log with more than 8 MiB of text or 131,072 lines, the newest part is shown.
+
     \b
     trapless peek dmesg --vm web | tail
     trapless peek dmesg --follow
@@ -202,7 +203,10 @@ def dmesg(follow: bool, as_json: bool) -> None:
     with _opened() as (target, emulator, lives), suppress(KeyboardInterrupt):
         last = -1
         while True:
-            records = target.log(last)
+            log = target.log(last)
+            records = log.records
+            if log.left_out:
+                click.echo(text.left_out(log), err=True)
             last = max((one.sequence for one in records), default=last)
             lines = (
                 (json.dumps(text.log_in_json(one)) for one in records)

@@ -11,7 +11,7 @@ from typing import Any
 
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.health.thread_states import letter_of
 from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, ThreadStack
@@ -186,6 +186,14 @@ def log(records: Iterable[Record]) -> Iterator[str]:
     for one in records:
         for line in one.lines:
             yield f"[{one.time_ns / 1e9:12.6f}] {line}"
+
+
+def left_out(log: Log) -> str:
+    """What `peek dmesg` says of a log of which it shows a part."""
+    return (
+        f"trapless: the log is long: its newest {len(log.records):,} records are shown, and "
+        f"{log.left_out:,} older ones are not"
+    )
 
 
 def log_in_json(one: Record) -> dict[str, Any]:

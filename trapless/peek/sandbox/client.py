@@ -26,7 +26,7 @@ from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Processor, Verdict
-from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kernel_stacks import (
@@ -422,12 +422,14 @@ class SandboxedTarget(Target):
             if user < len(users)
         ]
 
-    def log(self, after: int = -1) -> list[Record]:
+    def log(self, after: int = -1) -> Log:
         """The records of the kernel's log after the one with that sequence number."""
-        return [
+        left_out, rows = self._resolver.ask("log", after)
+        records = [
             Record(sequence, time_ns, level, tuple(lines))
-            for sequence, time_ns, level, lines in self._resolver.ask("log", after)
+            for sequence, time_ns, level, lines in rows
         ]
+        return Log(records, left_out)
 
     def processes(self, *, every_thread: bool) -> list[Process]:
         """The first thread of each process, or every thread, as processes.py reads them."""

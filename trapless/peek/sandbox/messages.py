@@ -210,9 +210,12 @@ ANSWERS: Mapping[str, Form] = {
         ),
     ),
     "threads": several(row(PID, PID, text, PID, truth), limits.THREADS_MAX),
-    "log": several(
-        row(ADDRESS, ADDRESS, number(0, 7), several(text, limits.LOG_LINES_MAX)),
-        limits.LOG_RECORDS_MAX,
+    "log": row(
+        number(0, 1 << limits.LOG_RECORDS_BITS),
+        several(
+            row(ADDRESS, ADDRESS, number(0, 7), several(text, limits.LOG_LINES_MAX)),
+            limits.LOG_LINES_MAX,
+        ),
     ),
     "processes": several(
         row(*(PID, PID, text, U63, number(0, limits.CPUS_MAX)), *(text, text, text)),

@@ -228,10 +228,11 @@ def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
 
 
 def _log(target: Target, after: int) -> object:
-    return [
-        [one.sequence, one.time_ns, one.level, list(map(str, one.lines))]
-        for one in printk_ring.read(target, after)[-limits.LOG_RECORDS_MAX :]
+    log = printk_ring.read(target, after)
+    records = [
+        [one.sequence, one.time_ns, one.level, list(map(str, one.lines))] for one in log.records
     ]
+    return [log.left_out, records]
 
 
 def _processes(target: Target, every_thread: bool) -> object:

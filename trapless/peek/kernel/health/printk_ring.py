@@ -3,7 +3,8 @@
 
 Owns the ring's format: descriptors that each name a record by its number, and the text behind a
 number of its own in a ring of bytes. A record that is overwritten meanwhile has another number by
-then, and is left out. The ring came with Linux 5.10; older kernels have another log.
+then, and is left out. Of a log that is too long, the newest part is read. The ring came with Linux
+5.10; older kernels have another log.
 """
 
 from __future__ import annotations
@@ -38,13 +39,21 @@ class Record:
         return str(self.lines[0]) if self.lines else ""
 
 
-def read(target: Target, after: int = -1) -> list[Record]:
-    """All records that the ring has, after the one with that sequence number."""
+@dataclass(frozen=True)
+class Log:
+    """The newest records, oldest first, and how many older ones the ring may have as well."""
+
+    records: list[Record]
+    left_out: int
+
+
+def read(target: Target, after: int = -1) -> Log:
+    """The records that the ring has after the one with that sequence number."""
     if not target.has_symbol("prb"):
         raise PeekError(f"{target.release} has a log of before Linux 5.10, which is not read")
     with limits.within(limits.Budget(limits.LOG)):
         ring = target.read_u64(target.symbol("prb"))
-        return list(_Ring(target, ring).records(after))
+        return _Ring(target, ring).newest(after)
 
 
 class _Ring:
@@ -82,16 +91,27 @@ class _Ring:
             raise PeekError("the kernel's log has records larger than any kernel's")
         return self._target.read(self._number(ring, "prb_desc_ring", name), size * self._count)
 
-    def records(self, after: int) -> list[Record]:
-        found = []
+    def newest(self, after: int) -> Log:
+        found, lines, text_bytes = list[Record](), 0, 0
         for step in range(self._count):
-            number = (self._first + step) & NUMBER
+            number = (self._last - step) & NUMBER
+            older = (number - self._first) & NUMBER
             record = self._record(number)
-            if record is not None and record.sequence > after:
+            if record is not None:
+                if record.sequence <= after:
+                    break
+                lines += max(len(record.lines), 1)
+                text_bytes += self._value(number, "text_len", 2)
+                if lines > limits.LOG_LINES_MAX or text_bytes > limits.LOG_TEXT_BYTES_MAX:
+                    return Log(found[::-1], min(older + 1, self._count - step))
                 found.append(record)
-            if number == self._last & NUMBER:
+            if not older:
                 break
-        return found
+        return Log(found[::-1], 0)
+
+    def _value(self, number: int, name: str, size: int) -> int:
+        at = number % self._count * self._info + self._at[name]
+        return int.from_bytes(self._infos[at : at + size], "little")
 
     def _record(self, number: int) -> Record | None:
         index = number % self._count
@@ -99,20 +119,16 @@ class _Ring:
         state = int.from_bytes(self._descs[at : at + WORD], "little")
         if state & NUMBER != number or state >> STATE_SHIFT not in (COMMITTED, FINAL):
             return None
-        info = self._infos[index * self._info : (index + 1) * self._info]
-
-        def value(name: str, size: int) -> int:
-            return int.from_bytes(info[self._at[name] : self._at[name] + size], "little")
-
         place = index * self._desc + self._place
         begin, end = (
             int.from_bytes(self._descs[place + part : place + part + WORD], "little")
             for part in (0, WORD)
         )
-        text = self._text(begin, end, value("text_len", 2), number)
+        text = self._text(begin, end, self._value(number, "text_len", 2), number)
         # The level is the upper three bits of the byte behind the facility.
-        level = info[self._at["facility"] + 1] >> 5
-        return Record(value("seq", WORD), value("ts_nsec", WORD), level, text)
+        level = self._value(number, "facility", 2) >> 13
+        sequence, time_ns = (self._value(number, name, WORD) for name in ("seq", "ts_nsec"))
+        return Record(sequence, time_ns, level, text)
 
     def _text(self, begin: int, end: int, length: int, number: int) -> tuple[GuestText, ...]:
         if begin & NO_TEXT:

@@ -17,7 +17,7 @@ from trapless.peek.kernel.health.blocked import Blocked, Setting
 from trapless.peek.kernel.health.guest_cpus import Processors, stalled_grace_period
 from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
-from trapless.peek.kernel.health.printk_ring import Record
+from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads
 from trapless.peek.kernel.health.waits import Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues
@@ -56,7 +56,10 @@ class _Looking:
 
     def look(self) -> Look:
         structures, threads, clocks = self._structures, self._threads, self._clocks
-        log = self._part("the log", lambda: printk_ring.read(structures.target), list[Record]())
+        read = self._part("the log", lambda: printk_ring.read(structures.target), Log([], 0))
+        if read.left_out:
+            self._notes.append(f"{read.left_out:,} records of the log are older than what is read")
+        log = read.records
         found: list[Verdict | None] = [
             self._part("the panic", lambda: last_words.panic(structures, log), None)
         ]
