@@ -40,6 +40,12 @@ def _named(name: str) -> Iterator[None]:
 
 
 class _Output(io.TextIOWrapper):
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """With the name of the escapes: click writes UTF-8 to a stream that is plain ASCII."""
+        name = super().encoding
+        return name if self.errors == "strict" else f"{name}:{self.errors}"
+
     def write(self, text: str, /) -> int:
         with _named(self._name()):
             return super().write(text)
@@ -84,7 +90,7 @@ def standard_streams() -> Iterator[None]:
 
 
 def _output(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Output):
         return stream
     kept = stream in (sys.__stdout__, sys.__stderr__)  # another one closes its buffer at its end
     encoding, errors, by_line = stream.encoding, stream.errors, stream.line_buffering
@@ -104,7 +110,8 @@ def _open_closed() -> None:
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding != "utf-8":
-        sys.stdout.reconfigure(errors="replace")  # what the terminal's encoding lacks is a ?
+        # A guest's names differ on every terminal: what its encoding lacks is an escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _reads_itself() -> bool:

@@ -236,15 +236,26 @@ def test_a_reader_that_leaves_early_ends_the_command_as_it_ends_others():
     assert run.wait(timeout=600) == -signal.SIGPIPE
 
 
-def test_what_a_terminal_has_no_character_for_is_no_traceback():
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
+def test_what_a_terminal_has_no_character_for_is_an_escape(encoding):
+    """Two names of a guest look different there, too, and no byte of theirs is a command."""
     code = (
-        "import sys; from trapless import cli; from trapless.experiments import experiment; "
-        "experiment.names = lambda: ('a \\u2013 b',); "
-        "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
+        "import contextlib, sys; from trapless import cli; "
+        "from trapless.peek.diagnosis import commands; "
+        "from trapless.peek.guest_text import GuestText; "
+        "from trapless.peek.kernel.health.processes import Process; "
+        "names = [GuestText(one.encode()) for one in ('\\u65e5', '\\u06db[2J')]; "
+        "process = lambda name: Process(1, 1, 'S', 1.0, 0, name, 'x', name); "
+        "target = type('Target', (), {'processes': lambda *_, **__: map(process, names)})(); "
+        "commands._opened = lambda: contextlib.nullcontext((target, None, False)); "
+        "sys.argv = ['trapless', 'peek', 'ps']; cli.main()"
     )
-    env = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    env = os.environ | {"PYTHONIOENCODING": encoding}
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, env=env)
-    assert (run.returncode, run.stdout, run.stderr) == (0, b"a ? b\n", b"")
+    assert (run.returncode, run.stderr) == (0, b"")
+    _, first, second = run.stdout.splitlines()
+    assert first.split()[-2:] == [b"\\u65e5"] * 2
+    assert second.split()[-2:] == [b"\\u06db[2J"] * 2
 
 
 @pytest.mark.slow
