@@ -3,7 +3,7 @@
 and would save, and what a batch could take away.
 
 This file owns the arithmetic; the terms of a prediction and all modelled clocks are those of
-`trapless stat` (trapless/stat/costs.py, report.py). server_results.py owns words and digits.
+`trapless stat` (trapless/stat/costs.py, run_report.py). server_results.py owns words and digits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A report as data: the content of each experiment, from which the page and the text are made.
 
-This file owns the parts of a report and the wording of its verdict. experiments/report.py fills it
-from files; the page, the text and README's part use nothing else.
+This file owns the parts of a report and the wording of its verdict. experiments/report_files.py
+fills it from files; the page, the text and README's part use nothing else.
 """
 
 from __future__ import annotations

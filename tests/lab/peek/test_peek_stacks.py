@@ -93,9 +93,9 @@ def programs(folder: Path) -> list[tuple[Path, str]]:
         folder / name for name in ("libframes.so", "frames-sleep", "frames-spin")
     )
     soname = f"-Wl,-soname,{library.name}"
-    build("-shared", "-fPIC", "-s", soname, FRAMES / "library.c", "-o", library)
-    build(FRAMES / "program.c", library, "-Wl,-rpath,$ORIGIN", "-o", sleeping)
-    build("-static", "-DSPIN", FRAMES / "program.c", "-o", spinning)
+    build("-shared", "-fPIC", "-s", soname, FRAMES / "framed_library.c", "-o", library)
+    build(FRAMES / "framed_program.c", library, "-Wl,-rpath,$ORIGIN", "-o", sleeping)
+    build("-static", "-DSPIN", FRAMES / "framed_program.c", "-o", spinning)
     return [(one, f"/{one.name}") for one in (library, sleeping, spinning)]
 
 
