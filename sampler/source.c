@@ -47,7 +47,12 @@ int source_open(struct source *source, const char *text, char *error)
 		source->kind = kinds[i];
 		return kinds[i]->open(source, text + length + 1, error);
 	}
-	return source_fail(error, -EINVAL, "'%s' is not a source of memory (--help)", text);
+	length = (size_t)snprintf(error, SOURCE_ERROR_BYTES,
+				  "'%.64s' is not a source of memory; there are", text);
+	for (i = 0; source_form(i) && length < SOURCE_ERROR_BYTES; i++)
+		length += (size_t)snprintf(error + length, SOURCE_ERROR_BYTES - length, "%s %s",
+					   i ? "," : "", source_form(i));
+	return -EINVAL;
 }
 
 void source_close(struct source *source)
