@@ -7,7 +7,7 @@
  * first it is needed last. It is opened again from a child by "..", or along the path, and either
  * way it must be the same device and inode as before. The root stays open.
  */
-#include "walk.h"
+#include "walk_state.h"
 #include "../enter.h"
 #include "../internal.h"
 

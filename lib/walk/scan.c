@@ -7,7 +7,7 @@
  * Both ways go on from the position of the open directory. So when the module answers that it does
  * not make compound calls for this thread, plain calls continue where it has stopped.
  */
-#include "walk.h"
+#include "walk_state.h"
 #include "../enter.h"
 #include "../internal.h"
 

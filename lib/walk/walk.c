@@ -7,7 +7,7 @@
  * is given back when a directory is left. Breadth first those of one directory lie in it, and each
  * directory that waits has its own entry and its parents.
  */
-#include "walk.h"
+#include "walk_state.h"
 #include "../internal.h"
 
 #include <errno.h>

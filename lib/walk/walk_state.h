@@ -4,8 +4,8 @@
  * without; walk.c the order in which a tree's entries are returned; directory.c which directories
  * are open, and how one that was closed is opened again.
  */
-#ifndef TRAPLESS_LIB_WALK_H
-#define TRAPLESS_LIB_WALK_H
+#ifndef TRAPLESS_LIB_WALK_STATE_H
+#define TRAPLESS_LIB_WALK_STATE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -102,4 +102,4 @@ static inline uint64_t tl_device_of(uint32_t major, uint32_t minor)
 	return (uint64_t)major << 32 | minor;
 }
 
-#endif /* TRAPLESS_LIB_WALK_H */
+#endif /* TRAPLESS_LIB_WALK_STATE_H */
