@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Executes batches. This file owns the order of requests, and the result of a batch that stops
- * early. request.h owns how one call is made; request.c, whether one that was interrupted is made
+ * early. request.h owns how one call is made; restart.c, whether one that was interrupted is made
  * again.
  */
 #include "ring/batch.h"

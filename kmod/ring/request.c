@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Makes a request while something is pending on the thread: scheduling, signals, closed files that
- * wait to be released, seccomp, tracers. This file owns the order in which these are served, and
- * restart: whether an interrupted call is made again here, ends, or stops its batch (partial
- * completion). request.h owns the path without any of it.
+ * wait to be released, seccomp, tracers. This file owns the order in which these are served.
+ * request.h owns the path without any of it; restart.c owns what becomes of an interrupted call.
  */
 #include <linux/file.h>
 #include <linux/kernel.h>
@@ -175,55 +174,4 @@ long tlk_request_make_prepared(struct tlk_context *context, bool first)
 	if (work)
 		return make_filtered(context);
 	return tlk_request_call(regs, context->calls);
-}
-
-/*
- * Makes an interrupted call again, or continues it, as the kernel does where no handler runs.
- * Filters do not see the continuation: they have allowed the call already.
- */
-static long make_again(struct tlk_context *context, long result)
-{
-	struct restart_block *rest = &current->restart_block;
-
-	if (result != -ERESTART_RESTARTBLOCK)
-		return tlk_request_make_prepared(context, true);
-	tlk_exit_work_serve(context);
-	return rest->fn(rest);
-}
-
-/*
- * A plain call that is interrupted returns to user mode, where the handler runs. The kernel may
- * then make the call again after ERESTARTSYS and ERESTARTNOINTR; the other codes become -EINTR,
- * here at once. Without a signal the numbers are no codes: the kernel returns them as they are,
- * since some calls and a filter's listener can choose them. If task work has interrupted the call,
- * and no signal, no handler will run.
- */
-long tlk_request_settle(struct tlk_context *context, long result)
-{
-	struct pt_regs *regs = current_pt_regs();
-
-	if (tlk_policy_has_refused(regs)) {
-		regs->orig_ax = (u32)regs->orig_ax;
-		context->refused++;
-		return tlk_policy_refusal(regs->orig_ax);
-	}
-	while (signal_pending(current) && context->ending == TLK_DONE) {
-		switch (result) {
-		case -ERESTARTSYS:
-		case -ERESTARTNOINTR:
-			if (!tlk_must_return())
-				break;
-			context->ending = TLK_AGAIN;
-			return result;
-		case -ERESTARTNOHAND:
-		case -ERESTART_RESTARTBLOCK:
-			if (!tlk_must_return())
-				break;
-			return -EINTR;
-		default:
-			return result;
-		}
-		result = make_again(context, result);
-	}
-	return result;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * The entries of one folder, read without the interpreter's lock. It owns what is a folder and what
- * is not; files.py walks from folder to folder.
+ * is not; _walk.py walks from folder to folder.
  */
 #include "extension.h"
 

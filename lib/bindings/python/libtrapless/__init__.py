@@ -33,9 +33,9 @@ from libtrapless._ring import (
     stat_files,
     unlink_files,
 )
+from libtrapless._walk import walk
 from libtrapless.abi import Backend, Condition
 from libtrapless.counts import Stats
-from libtrapless.files import walk
 
 __all__ = [
     "Backend",
