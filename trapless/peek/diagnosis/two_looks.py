@@ -36,6 +36,23 @@ IDLE_SHARE = 0.02
 """An emulator that takes less of a processor runs no CPU."""
 INTERRUPTS_ON = 0x200
 NO_REGISTERS = "is not in its memory: --monitor SOCKET or --gdb HOST:PORT shows it"
+SPINS = (
+    (
+        (
+            "native_queued_spin_lock",
+            "__pv_queued_spin_lock",
+            "queued_spin_lock",
+            "queued_read_lock",
+            "queued_write_lock",
+            "_raw_spin_lock",
+            "_raw_read_lock",
+            "_raw_write_lock",
+        ),
+        "a spinlock, whose holder the kernel does not note",
+    ),
+    (("smp_call_function", "csd_lock_wait"), "another CPU, which does not answer its interrupt"),
+)
+"""The functions in which a CPU turns in a loop until something happens, and what that is."""
 NO_EVENT = (1 << 63) - 1
 """The time at which a timer is due that is off."""
 NS = 1e9
@@ -236,11 +253,14 @@ def _with_stacks(target: SandboxedTarget, one: Verdict, stops: Stops | None) -> 
         lines = [f"what CPU {numbers} executes {NO_REGISTERS}"]
         return replace(one, evidence=(*one.evidence, *lines))
     flags = {each.cpu: each.values.get("flags", 0) for each in chosen}
-    lines = []
+    lines, text = [], one.text
     for stack in stacks:
         names = [function_of(str(target.name_of(place))) for place in stack.stack.addresses[:12]]
+        for beginnings, what in SPINS:
+            if any(name.startswith(beginnings) for name in names[:3]):
+                text += f" CPU {stack.cpu} waits for {what}."
         state = "on" if flags.get(stack.cpu, 0) & INTERRUPTS_ON else "off"
         lines.append(
             f"CPU {stack.cpu} has interrupts {state}: {' < '.join(names) or 'in user mode'}"
         )
-    return replace(one, evidence=(*one.evidence, *lines)[: limits.EVIDENCE_MAX])
+    return replace(one, text=text, evidence=(*one.evidence, *lines)[: limits.EVIDENCE_MAX])

@@ -15,6 +15,10 @@ from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Processor, Ve
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import NS, REAL_TIME, Clocks, Thread, Threads
 
+TIMERS, TICK = "hrtimer_cpu_base", "tick_next_period"
+"""The timers of a CPU, and the time of the next tick that the kernel counts, in ns."""
+HARD, SOFT = 0xFF0000, 0x100
+"""The bits of a CPU's count that say that it handles an interrupt, or a softirq."""
 WATCHDOG_S = 8.0
 """The kernel's watchdog takes a CPU from real-time threads, too, every four seconds."""
 
@@ -27,6 +31,8 @@ class Processors:
         self._structures: Structures = threads.structures
         self._target = self._structures.target
         online = set(self._target.cpus_online)
+        has_time = self._target.has_symbol(TICK) and self._structures.has(TIMERS, "hres_active")
+        self._tick_ns = self._structures.variable(TICK, signed=True) if has_time else 0
         self.all = [self._processor(cpu, cpu in online) for cpu in clocks.rqs]
 
     def _processor(self, cpu: int, is_online: bool) -> Processor:
@@ -36,6 +42,11 @@ class Processors:
         thread = self._threads.all.get(current)
         title = ("", 0) if thread is None else (self._comm(thread), thread.pid)
         arrived = thread.values["arrived"] if thread is not None else self._clocks.ns[cpu]
+        timers = self._target.percpu("hrtimer_bases", cpu)
+        next_event = number(timers, TIMERS, "expires_next")
+        due_ns = 0
+        if self._tick_ns and next_event and number(timers, TIMERS, "hres_active"):
+            due_ns = self._tick_ns - next_event
         return Processor(
             cpu,
             is_online,
@@ -45,8 +56,24 @@ class Processors:
             self._clocks.ns[cpu],
             number(rq, "rq", "nr_running"),
             max(self._clocks.ns[cpu] - arrived, 0) / NS,
-            number(self._target.percpu("hrtimer_bases", cpu), "hrtimer_cpu_base", "expires_next"),
+            next_event,
+            max(due_ns, 0) / NS,
+            self._context(cpu),
         )
+
+    def _context(self, cpu: int) -> str:
+        """What a CPU handles in place of its thread, by its count of nested contexts."""
+        if self._target.has_symbol("__preempt_count"):
+            place = self._target.percpu("__preempt_count", cpu)
+        elif self._structures.has("pcpu_hot", "preempt_count"):
+            place = self._target.percpu("pcpu_hot", cpu)
+            place += self._structures.at("pcpu_hot", "preempt_count")
+        else:
+            return ""
+        count = int.from_bytes(self._target.read(place, 4), "little")
+        if count & HARD:
+            return "an interrupt handler"
+        return "a softirq" if count & SOFT else ""
 
     def _comm(self, thread: Thread) -> str:
         return thread.title.rpartition(" (")[0]
@@ -62,17 +89,19 @@ class Processors:
         """CPUs that take no ticks, that do not schedule, and threads that get no CPU."""
         found = []
         for one in self.all:
-            if one.is_idle or not one.is_online:
+            if not one.is_online:
                 continue
-            title = f"{one.comm} ({one.pid})"
-            still_s = (self._clocks.now_ns - one.clock_ns) / NS
+            still_s = 0.0 if one.is_idle else (self._clocks.now_ns - one.clock_ns) / NS
+            still_s = max(still_s, one.due_s)
             if still_s > longer_s:
                 found.append(without_ticks(one, still_s))
+            elif one.is_idle:
+                continue
             elif one.held_s > max(longer_s, self._least_held_s(one)) and one.runnable > 1:
                 others = one.runnable - 1
                 text = (
-                    f"CPU {one.number} has run nothing but {title} for {one.held_s:.0f} s, without "
-                    f"a chance for others; {others} thread{'s' * (others > 1)} wait"
+                    f"CPU {one.number} has run nothing but {_work(one)} for {one.held_s:.0f} s, "
+                    f"without a chance for others; {others} thread{'s' * (others > 1)} wait"
                     f"{'s' * (others == 1)} for it (soft lockup)."
                 )
                 subject = f"cpu {one.number}"
@@ -97,18 +126,27 @@ class Processors:
         for cpu, threads in waiting.items():
             threads.sort(key=self._clocks.waited_s, reverse=True)
             seconds = self._clocks.waited_s(threads[0])
-            current = self.current(cpu)
-            why = "is idle" if current is None else f"runs {current.title}"
-            if current is not None and current.values["policy"] in REAL_TIME:
-                why += " instead, which has real-time priority"
-            text = (
-                f"{named(threads)} want{'s' * (len(threads) == 1)} to run and "
-                f"{'has' if len(threads) == 1 else 'have'} got no CPU for {seconds:.0f} s: CPU "
-                f"{cpu} {why}."
-            )
+            one = next((one for one in self.all if one.number == cpu), None)
+            context = one.context if one is not None and one.is_idle else ""
+            wants = f"want{'s' * (len(threads) == 1)} to run and "
+            wants += f"{'has' if len(threads) == 1 else 'have'} got no CPU for {seconds:.0f} s"
+            if context:
+                text = f"CPU {cpu} handles {context} that does not end: {named(threads)} {wants}."
+            else:
+                text = f"{named(threads)} {wants}: CPU {cpu} {self._instead(cpu)}."
+            cause = Cause.CPU_HELD if context else Cause.CPU_STARVED
             subject = f"cpu {cpu}"
-            found.append(Verdict(Cause.CPU_STARVED, text, seconds, subject, cpus=(cpu,)))
+            found.append(Verdict(cause, text, seconds, subject, cpus=(cpu,)))
         return found
+
+    def _instead(self, cpu: int) -> str:
+        """What a CPU does that does not run the threads which want it."""
+        current = self.current(cpu)
+        if current is None:
+            return "does not leave its idle thread, or its host does not run it"
+        is_real_time = current.values["policy"] in REAL_TIME
+        more = " instead, which has real-time priority" if is_real_time else ""
+        return f"runs {current.title}{more}"
 
     def _is_throttled(self, thread: Thread) -> bool:
         """Whether a thread's group has used up the CPU time that an administrator gives it."""
@@ -123,11 +161,17 @@ class Processors:
             return False
 
 
+def _work(one: Processor) -> str:
+    """What a CPU does, for people."""
+    thread = "its idle thread" if one.is_idle else f"{one.comm} ({one.pid})"
+    return f"{one.context} on top of {thread}" if one.context else thread
+
+
 def without_ticks(one: Processor, seconds: float) -> Verdict:
     """The verdict on a CPU whose clock stands still though it has work."""
     text = (
         f"CPU {one.number} has taken no timer interrupt for {seconds:.0f} s: it has interrupts "
-        f"off in {one.comm} ({one.pid}), or its host does not run it (hard lockup)."
+        f"off in {_work(one)}, or its host does not run it (hard lockup)."
     )
     subject, cpus = f"cpu {one.number}", (one.number,)
     return Verdict(Cause.INTERRUPTS_OFF, text, seconds, subject, cpus=cpus)
@@ -157,10 +201,14 @@ def stalled_grace_period(threads: Threads, clocks: Clocks, longer_s: float) -> V
         where = " < ".join(threads.functions(thread)[:6]) or "on a CPU, or ran meanwhile"
         evidence.append(f"{thread.title} is inside a read-side critical section: {where}")
     names = [f"CPU {cpu}" for cpu in cpus[: limits.NAMED_MAX]]
-    who = " and ".join([*names, *([named(readers)] if readers else [])])
+    names += [one.title for one in readers[: limits.NAMED_MAX]]
+    if names:
+        readers_text = f"{' and '.join(names)} to finish reading data that RCU protects"
+    else:
+        readers_text = "readers of data that RCU protects, and memory shows none"
     text = (
-        f"{who or 'Nothing that memory shows'} holds up all that waits for RCU readers: a grace "
-        f"period has run for {seconds:.0f} s (RCU stall)."
+        f"The kernel has waited for {seconds:.0f} s for {readers_text} (RCU stall): nothing that "
+        "replaces or frees such data goes on."
     )
     return Verdict(Cause.RCU, text, seconds, f"{ROOT}grace period", tuple(evidence), tuple(cpus))
 

@@ -69,6 +69,8 @@ class Processor:
     runnable: int
     held_s: float  # since its thread was given the CPU
     next_event: int  # when its timer is due, in ns; it stands still where no interrupt comes
+    due_s: float = 0.0  # since then, where that is long ago
+    context: str = ""  # "a softirq" or "an interrupt handler", where it is inside one
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ class Structures:
         if not 0 < place.size <= WORD:
             raise PeekError(f"{record}.{path} is no number")
         data = self.target.read(address + place.offset, place.size)
+        if place.bits:
+            return int.from_bytes(data, "little") >> place.bit & (1 << place.bits) - 1
         return int.from_bytes(data, "little", signed=signed)
 
     def text(self, address: int, record: str, path: str) -> GuestText:

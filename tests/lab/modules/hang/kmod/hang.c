@@ -10,6 +10,7 @@
 #include <linux/cpufeature.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/pagemap.h>
@@ -18,12 +19,16 @@
 #include <linux/rwsem.h>
 #include <linux/sched.h>
 #include <linux/semaphore.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
+#include <linux/timer.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #define LOCKS 3
 #define SPUN_CPU 1
+#define SPUN_S 60
 #define SETTLE_MS 200
 
 static DECLARE_WAIT_QUEUE_HEAD(ended);
@@ -41,12 +46,13 @@ static void until_end(void)
 	wait_event_idle(ended, READ_ONCE(is_over));
 }
 
-static void begin(int (*work)(void *), unsigned long number, const char *name, int cpu)
+static struct task_struct *
+begin(int (*work)(void *), unsigned long number, const char *name, int cpu)
 {
 	struct task_struct *task = kthread_create(work, (void *)number, "%s", name);
 
 	if (IS_ERR(task))
-		return;
+		return NULL;
 	if (cpu >= 0) {
 		/* Whoever asked is not to be held on that CPU as well. */
 		set_cpus_allowed_ptr(current, cpumask_of(0));
@@ -54,6 +60,7 @@ static void begin(int (*work)(void *), unsigned long number, const char *name, i
 	}
 	wake_up_process(task);
 	msleep(SETTLE_MS);
+	return task;
 }
 
 /* ---- Locks ---- */
@@ -208,11 +215,67 @@ static int spin_without_interrupts(void *unused)
 	return 0;
 }
 
+static void spin_in_timer(struct timer_list *unused)
+{
+	while (!READ_ONCE(is_over))
+		cpu_relax();
+}
+
+static DEFINE_TIMER(spinning_timer, spin_in_timer);
+
+/* It ends by itself, since whoever would end it may wait for that CPU. */
+static void spin_in_interrupt(void *unused)
+{
+	u64 end_ns = ktime_get_ns() + SPUN_S * NSEC_PER_SEC;
+
+	while (!READ_ONCE(is_over) && ktime_get_ns() < end_ns)
+		cpu_relax();
+}
+
+static DEFINE_SPINLOCK(hang_spinlock);
+
+/* Whoever ends the hang gives the lock back. */
+static int lock_twice(void *unused)
+{
+	spin_lock(&hang_spinlock);
+	spin_lock(&hang_spinlock);
+	spin_unlock(&hang_spinlock);
+	return 0;
+}
+
 /* No hang: a driver that sleeps for long, blocked but by a timer. */
 static int sleep_long(void *unused)
 {
 	while (!READ_ONCE(is_over))
 		msleep(60000);
+	return 0;
+}
+
+/* Nobody wakes it up, and no lock or event says who should. */
+static int sleep_for_ever(void *unused)
+{
+	while (!READ_ONCE(is_over)) {
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		if (!READ_ONCE(is_over))
+			schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+static struct task_struct *sleeper, *stopped;
+
+static int until_stopped(void *unused)
+{
+	until_end();
+	while (!kthread_should_stop())
+		msleep(SETTLE_MS / 10);
+	return 0;
+}
+
+static int want_stop(void *unused)
+{
+	kthread_stop(stopped);
 	return 0;
 }
 
@@ -241,6 +304,21 @@ static int occupy(void *unused)
 static int want_cpu(void *unused)
 {
 	return 0;
+}
+
+/* The thread exists before, since what makes threads may be on that CPU. */
+static void starve_in_softirq(void)
+{
+	struct task_struct *task = kthread_create(want_cpu, NULL, "hang_starved");
+
+	if (IS_ERR(task))
+		return;
+	kthread_bind(task, SPUN_CPU);
+	set_cpus_allowed_ptr(current, cpumask_of(0));
+	spinning_timer.expires = jiffies + 1;
+	add_timer_on(&spinning_timer, SPUN_CPU);
+	msleep(SETTLE_MS);
+	wake_up_process(task);
 }
 
 /* ---- Work ---- */
@@ -324,6 +402,18 @@ static void other_hang(const char *name)
 		begin(spin, 0, "hang_spinner", SPUN_CPU);
 	} else if (!strcmp(name, "interrupts")) {
 		begin(spin_without_interrupts, 0, "hang_spinner", SPUN_CPU);
+	} else if (!strcmp(name, "softirq")) {
+		starve_in_softirq();
+	} else if (!strcmp(name, "interrupt")) {
+		set_cpus_allowed_ptr(current, cpumask_of(0));
+		smp_call_function_single(SPUN_CPU, spin_in_interrupt, NULL, 0);
+	} else if (!strcmp(name, "spinlock")) {
+		begin(lock_twice, 0, "hang_spinner", SPUN_CPU);
+	} else if (!strcmp(name, "asleep_for_ever")) {
+		sleeper = begin(sleep_for_ever, 0, "hang_waiter", -1);
+	} else if (!strcmp(name, "stop")) {
+		stopped = begin(until_stopped, 0, "hang_worker", -1);
+		begin(want_stop, 0, "hang_stopper", -1);
 	} else if (!strcmp(name, "interrupts_all")) {
 		spin_without_interrupts(NULL);
 	} else if (!strcmp(name, "rcu")) {
@@ -341,6 +431,11 @@ static void end(void)
 {
 	WRITE_ONCE(is_over, true);
 	wake_up_all(&ended);
+	if (sleeper)
+		wake_up_process(sleeper);
+	sleeper = NULL;
+	if (spin_is_locked(&hang_spinlock))
+		spin_unlock(&hang_spinlock);
 	msleep(SETTLE_MS);
 	if (!atomic_long_read(&locks[0].owner))
 		set_owner(&locks[0], current);
