@@ -83,10 +83,16 @@ MORE = (
     Hang("event", "blocked", ("hang_waiter", "event")),
     Hang("page", "storage", ("hang_waiter", "page")),
     Hang("starve", "cpu_starved", ("hang_starved", "CPU 1", "hang_occupier", "real-time")),
+    Hang("softirq", "cpu_held", ("CPU 1", "a softirq")),
+    Hang("interrupt", "interrupts_off", ("CPU 1", "an interrupt handler")),
+    Hang("spinlock", "cpu_held", ("CPU 1", "hang_spinner", "a spinlock")),
+    Hang("asleep_for_ever", "blocked", ("hang_waiter", "sleep_for_ever", "nothing shows")),
+    Hang("stop", "blocked", ("hang_stopper", "another kernel thread to end")),
     *HANGS[:-1],
     Hang("bug", "oops", ("hang_victim",)),
     Hang("flush", "deadlock", ("do_nothing", "hang_ordered", "itself")),
 )
+EXT4 = ("crc32c_generic", "loop", "ext4")
 FREEZE = "mkdir -p /mnt; mount -t ext4 -o loop /ext4 /mnt && fsfreeze --freeze /mnt || echo failed"
 HEALTHY = {
     "idle": "true",
@@ -106,7 +112,7 @@ HEALTHY = {
     "ping -c 20 -i 0.01 127.0.0.1; wait; done >/dev/null 2>&1) & echo $! >/tmp/jobs",
     "stopped processes": "for i in 1 2 3; do sleep 1000 & kill -STOP $!; echo $! >>/tmp/jobs; done",
     "zombies": "sh -c 'sleep 0 & exec sleep 1000' & echo $! >/tmp/jobs",
-    "thousands of threads": "/threads 3000 >/tmp/made & echo $! >/tmp/jobs",
+    "thousands of threads": "/sleeping_threads 3000 >/tmp/made & echo $! >/tmp/jobs",
     "lowest priority": "(nice -n 19 sh -c 'while :; do :; done') & echo $! >/tmp/jobs",
     "real-time in turns": "(chrt -r 1 sh -c 'while :; do usleep 1000; done') & echo $! >/tmp/jobs",
     "memory nearly full": "mkdir -p /full; mount -t tmpfs -o size=200m none /full; "
@@ -123,6 +129,15 @@ mkdir silent && cd silent && echo 60000000000 >completion_nsec && echo 2 >irqmod
 cat /sys/kernel/config/nullb/silent/index; (echo 1 >power) & cd /
 """
 """A disk that answers after a minute, whose partitions the kernel looks for."""
+SILENT_FUSE = """
+mkdir -p /silent; /silent_fuse /silent & echo $! >/tmp/jobs
+until grep -q /silent /proc/mounts; do usleep 100000; done; ls /silent & true
+"""
+FULL_GROUP = """
+mkdir -p /cg; mount -t cgroup2 none /cg; echo +memory >/cg/cgroup.subtree_control; mkdir /cg/web
+echo 8M >/cg/web/memory.max
+(echo 0 >/cg/web/cgroup.procs; while :; do tail /dev/zero; done) & echo $! >/tmp/jobs
+"""
 END_JOBS = (
     f"kill -9 $(cat /tmp/jobs 2>/dev/null) 2>/dev/null; rm -f /tmp/jobs /tmp/x; echo end >{SEED}"
 )
@@ -188,23 +203,25 @@ def hanging(kernel: str, *, cpus: int = 2, **options: Any) -> Iterator[Guest]:
 
 
 def files(folder: Path) -> list[tuple[Path, str]]:
-    """A program that starts threads, and a small ext4."""
-    threads, image = folder / "threads", folder / "ext4"
-    source = ROOT / "tests/lab/peek/frames/sleeping_threads.c"
-    argv = ["cc", "-O1", "-static", "-pthread", str(source), "-o", str(threads)]
-    subprocess.run(argv, check=True, timeout=LIMIT_S)
+    """A small ext4, and programs: one that starts threads, and a file system that is silent."""
+    image = folder / "ext4"
     image.write_bytes(bytes(4 << 20))
     argv = ["/sbin/mke2fs", "-q", "-t", "ext4", "-F", str(image)]
     subprocess.run(argv, check=True, timeout=LIMIT_S)
-    return [(threads, "/threads"), (image, "/ext4")]
+    found = [(image, "/ext4")]
+    for name in ("sleeping_threads", "silent_fuse"):
+        source = ROOT / f"tests/lab/peek/frames/{name}.c"
+        argv = ["cc", "-O1", "-static", "-pthread", str(source), "-o", str(folder / name)]
+        subprocess.run(argv, check=True, timeout=LIMIT_S)
+        found.append((folder / name, f"/{name}"))
+    return found
 
 
-def for_ext4(kernel: str) -> tuple[tuple[str, str], ...]:
-    """The stock modules for an ext4 in a file; some kernels have its checksum in a module."""
+def stock(kernel: str, *names: str) -> tuple[tuple[str, str], ...]:
+    """The stock modules of some names, without those that a kernel has built in."""
     folder = kernels.resolve(kernel, Silent()).modules_dir
     assert folder is not None
-    checksum = [("crc32c_generic", "")] if any(folder.rglob("crc32c_generic.ko*")) else []
-    return (*checksum, ("loop", ""), ("ext4", ""))
+    return tuple((name, "") for name in names if any(folder.rglob(f"{name}.ko*")))
 
 
 # ---- Tests ---------------------------------------------------------------------------------------
@@ -226,11 +243,11 @@ def hangs_in_a_row(kernel: str, hangs: Sequence[Hang]) -> None:
         for hang in hangs:
             if hang.needs and hang.needs not in threads:
                 continue
-            running.say(hang.seed)
+            running.send(hang.seed)
             if hang.name == "flush":  # what the oops before it has left is told meanwhile
                 until(running, lambda one: one["verdicts"][0]["cause"] == "deadlock")
-            held = hang.name in ("spin", "interrupts", "starve")
-            options = ("--monitor", str(running.monitor)) if held else ()
+            is_on_cpu = hang.cause in ("cpu_held", "cpu_starved", "interrupts_off")
+            options = ("--monitor", str(running.monitor)) if is_on_cpu else ()
             named_first(running, hang, *options)
             running.say(hang.end)
             if hang.cause != "oops" and hang.name != "flush":
@@ -249,7 +266,7 @@ def test_healthy_machines_hang_in_nothing(kernel):
 
 
 def healthy_states(kernel: str, names: Sequence[str]) -> None:
-    with hanging(kernel, modules=for_ext4(kernel)) as running:
+    with hanging(kernel, modules=stock(kernel, *EXT4)) as running:
         assert not asked(running)["hangs"], "just booted"
         for name in names:
             assert "failed" not in running.say(HEALTHY[name])
@@ -344,14 +361,22 @@ def test_boot_that_ended_before_the_first_program_is_named(kernel, append, cause
 
 @pytest.mark.nightly
 def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
-    null = (("configfs", ""), ("null_blk", "nr_devices=0"))
-    with hanging(kernel, modules=(*for_ext4(kernel), *null)) as running:
+    modules = (*stock(kernel, *EXT4, "fuse", "configfs"), ("null_blk", "nr_devices=0"))
+    with hanging(kernel, modules=modules) as running:
         assert "failed" not in running.say(f"{FREEZE}; touch /mnt/x & true")
         named_first(running, Hang("frozen", "frozen", ("ext4", "loop0", "fsfreeze", "touch")))
         running.say("fsfreeze --unfreeze /mnt")
         assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.say(SILENT_FUSE)
+        named_first(running, Hang("fuse", "server", ("ls", "FUSE")))
+        running.say(END_JOBS)
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
         running.say("for i in 1 2 3; do tail /dev/zero; done")
-        named_first(running, Hang("memory", "memory", ("out of memory", "killed")))
+        named_first(running, Hang("memory", "memory", ("machine is out of memory", "killed")))
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.say(FULL_GROUP)
+        named_first(running, Hang("group", "memory", ("control group /web", "killed")))
+        running.say(END_JOBS)
         assert not until(running, lambda one: not one["hangs"])["hangs"]
         running.say(SILENT_DISK)
         named_first(running, Hang("disk", "storage", ("The disk silent", "not answered")))

@@ -198,11 +198,19 @@ def test_cause_that_explains_others_comes_first_and_has_what_follows_as_evidence
     assert "rcu waits for readers" in found[1].evidence
 
 
+@pytest.mark.parametrize(("oops_s", "first"), [(40, Cause.OOPS), (4000, Cause.STORAGE)])
+def test_oops_long_before_a_hang_does_not_explain_it(oops_s, first):
+    oops = verdict(Cause.OOPS, "oops", oops_s)
+    found = merged([oops, verdict(Cause.STORAGE, f"{ROOT}disk sda", 20)])
+    assert found[0].cause is first and len(found) == 2
+    assert merged([oops]) == [oops]
+
+
 def test_first_line_is_the_likeliest_cause():
     cpu = Processor(0, True, True, 0, "", 10**9, 0, 0.0, 0)
     look = Look(95.0, 1, 12, (cpu,), ())
     quiet = Diagnosis("6.1.0", look, (), (), 2)
-    assert next(text.diagnosis(quiet, 10)).startswith("Nothing hangs: ")
+    assert next(text.diagnosis(quiet, 10)).startswith("Nothing hangs in the kernel: ")
     hanging = Diagnosis("6.1.0", look, (verdict(Cause.LOCK, "x"),), ("a note",), 1)
     shown = list(text.diagnosis(hanging, 10))
     assert shown[0] == "1. lock x" and "Note: a note" in shown

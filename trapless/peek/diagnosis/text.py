@@ -40,7 +40,11 @@ def diagnosis(found: Diagnosis, longer_s: float) -> Iterator[str]:
     """The lines of `peek why`, the likeliest cause first."""
     if not found.hangs:
         rest = "and the CPUs go on" if found.looks > 1 else "as far as one look shows"
-        yield f"Nothing hangs: no thread has been blocked for longer than {longer_s:g} s, {rest}."
+        yield (
+            f"Nothing hangs in the kernel: no thread has been blocked for longer than "
+            f"{longer_s:g} s, {rest}."
+        )
+        yield "Programs that wait for each other sleep as idle ones do: `peek stacks` shows where."
     for number, one in enumerate(found.verdicts, 1):
         yield f"{number}. {one.text}"
         yield from (f"     {line}" for line in one.evidence)

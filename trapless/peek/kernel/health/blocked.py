@@ -14,14 +14,42 @@ from trapless.peek import limits
 from trapless.peek.kernel.health.devices import Disk
 from trapless.peek.kernel.health.guest_cpus import named
 from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
-from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
-from trapless.peek.kernel.health.waits import LOCK, PAGE, WORK, Waits
+from trapless.peek.kernel.health.thread_states import SLEEPS, Clocks, Thread, Threads
+from trapless.peek.kernel.health.waits import FREEZE, LOCK, PAGE, SERVED_PAGE, WORK, Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues
 
-ON_PURPOSE = ("__refrigerator", "wait_for_vfork_done", "kthread", "ptrace_stop", "do_signal_stop")
+ON_PURPOSE = (
+    "__refrigerator",
+    "wait_for_vfork_done",
+    "ptrace_stop",
+    "do_signal_stop",
+    "coredump_task_exit",
+)
+NOT_BEGUN = "kthread"
+"""The function in which a new kernel thread sleeps until somebody wakes it for the first time."""
 TIMERS = ("msleep", "ssleep", "usleep_range", "schedule_timeout_killable", "fsleep", "cgroup_enter")
 """Functions that end a sleep by themselves, and sleeps that somebody asked for."""
+FUSE_WAIT, FUSE_LOCKS = "request_wait_answer", ("fuse_setlk", "fuse_file_lock", "fuse_file_flock")
+"""Where a thread waits for an answer of a FUSE program, and questions that may take for ever."""
+OF_WAIT = {PAGE: Cause.STORAGE, SERVED_PAGE: Cause.SERVER, FREEZE: Cause.FROZEN}
 REASONS: tuple[tuple[tuple[str, ...], Cause, str], ...] = (
+    ((FUSE_WAIT, "fuse_"), Cause.SERVER, "for the program of a FUSE file system to answer"),
+    (
+        ("rpc_wait", "nfs_", "nfs4_", "cifs_", "smb2_", "ceph_", "afs_"),
+        Cause.SERVER,
+        "for a file server to answer",
+    ),
+    (("p9_client_rpc", "p9_virtio"), Cause.SERVER, "for the server of a 9p file system to answer"),
+    (("autofs_",), Cause.SERVER, "for the automount program to mount a file system"),
+    (("fanotify_",), Cause.SERVER, "for a program to allow an access to a file (fanotify)"),
+    (("handle_userfault",), Cause.SERVER, "for a program to provide a page (userfaultfd)"),
+    (("call_usermodehelper",), Cause.SERVER, "for a program to end that the kernel has started"),
+    (
+        ("mem_cgroup_oom_synchronize", "mem_cgroup_handle_over_high"),
+        Cause.MEMORY,
+        "for memory in its control group, which has reached its limit",
+    ),
+    (("kvm_async_pf",), Cause.STORAGE, "for the host to bring back a page of its memory"),
     (
         ("blk_mq_get_tag", "submit_bio_wait", "blk_execute_rq", "blkdev_", "blk_mq_freeze", "bio_"),
         Cause.STORAGE,
@@ -49,21 +77,28 @@ REASONS: tuple[tuple[tuple[str, ...], Cause, str], ...] = (
         "for the journal of its file system",
     ),
     (("wb_wait_for_completion", "sync_inodes_sb"), Cause.STORAGE, "for data to be written back"),
-    (("request_wait_answer", "fuse_"), Cause.SERVER, "for the program of a FUSE file system"),
-    (("rpc_wait", "nfs_", "nfs4_", "cifs_", "smb2_"), Cause.SERVER, "for a file server"),
-    (("p9_client_rpc", "p9_virtio"), Cause.SERVER, "for the server of a 9p file system"),
-    (("synchronize_rcu", "__wait_rcu_gp", "rcu_barrier"), Cause.RCU, "for RCU readers to end"),
+    (
+        (
+            "synchronize_rcu",
+            "__wait_rcu_gp",
+            "rcu_barrier",
+            "synchronize_srcu",
+            "__synchronize_srcu",
+        ),
+        Cause.RCU,
+        "for RCU readers to end",
+    ),
     (
         ("__flush_work", "flush_work", "__flush_workqueue", "drain_workqueue"),
         Cause.WORK,
         "for queued work to end",
     ),
+    (("kthread_stop",), Cause.BLOCKED, "for another kernel thread to end"),
     (
         ("wait_for_completion", "__wait_for_common", "do_wait_for_common"),
         Cause.BLOCKED,
         "for an event that has not come (a completion)",
     ),
-    (("__down", "down"), Cause.BLOCKED, "for a semaphore, whose owner the kernel does not note"),
     (
         ("percpu_rwsem_wait", "__percpu_down_read", "percpu_down_write"),
         Cause.LOCK,
@@ -83,6 +118,7 @@ class Setting:
     queues: WorkQueues
     disks: Sequence[Disk]
     oops_ns: int | None  # when the kernel's own code failed, if it did
+    has_fuse: bool  # whether a FUSE file system is mounted
 
 
 class Blocked:
@@ -90,13 +126,20 @@ class Blocked:
 
     def __init__(self, threads: Threads, waits: Waits, setting: Setting) -> None:
         self._threads, self._setting, self._clocks = threads, setting, setting.clocks
-        self.all = [
-            one
-            for one in threads.all.values()
-            if (one.is_blocked or (one.state and self._has_record(one)))
-            and not _starts(threads.functions(one)[:2], ON_PURPOSE)
-        ]
+        self.all = [one for one in threads.all.values() if self._counts(one)]
         self.waits = {one.address: wait for one in self.all if (wait := waits.of(one)) is not None}
+
+    def _counts(self, thread: Thread) -> bool:
+        """Whether a thread sleeps so that a long sleep is a hang."""
+        functions = self._threads.functions
+        if thread.is_blocked or (thread.state and self._has_record(thread)):
+            stack = functions(thread)
+            return stack[:1] != (NOT_BEGUN,) and not _starts(stack[:2], ON_PURPOSE)
+        if not self._setting.has_fuse or thread.is_kernel or not thread.state & SLEEPS:
+            return False
+        # A signal does not end this sleep, though its state says so.
+        stack = functions(thread)
+        return _starts(stack[:4], (FUSE_WAIT,)) and not _starts(stack, FUSE_LOCKS)
 
     def _has_record(self, thread: Thread) -> bool:
         return bool(thread.values.get("blocker") or thread.values.get("pi"))
@@ -261,7 +304,7 @@ class Blocked:
         cause, why, lines = self._reason(first)
         if wait is not None:
             why = f"for {wait.what}" + (f" ({wait.note})" if wait.note else "")
-            cause = Cause.STORAGE if wait.kind == PAGE else Cause.LOCK
+            cause = OF_WAIT.get(wait.kind, Cause.LOCK)
         return cause, f"{have} {why}.", lines
 
     def _reason(self, thread: Thread) -> tuple[Cause, str, list[str]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds disks that do not answer, file systems that are frozen, and memory that has run out.
+"""Finds disks that do not answer, and memory that has run out.
 
 Owns the way from the kernel's lists to a disk's requests: every disk that is open has an inode in
 the file system of block devices, and its driver has a table of the requests that it has given away.
@@ -7,6 +7,7 @@ the file system of block devices, and its driver has a table of the requests tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,11 +22,11 @@ from trapless.peek.limits import LimitError
 
 IN_FLIGHT = 1
 """The state of a request that its driver has (MQ_RQ_IN_FLIGHT)."""
-FROZEN = 4
-"""The last step of freezing a file system (SB_FREEZE_COMPLETE)."""
 FREE_PAGES = 0
 """The number of free pages among the counters of memory (NR_FREE_PAGES)."""
 KILLED = "Out of memory: Killed process"
+KILLED_IN_GROUP = "Memory cgroup out of memory: Killed process"
+GROUP = re.compile(r"oom-kill:constraint=CONSTRAINT_MEMCG.*,oom_memcg=([^,]*)")
 RECENT_S, LAST_S, REPEATED = 60.0, 15.0, 3
 """Memory has run out when the kernel has killed so many processes in so short a time, the last one
 just now."""
@@ -98,43 +99,6 @@ def _ages(structures: Structures, clocks: Clocks, disk: int) -> Iterator[float]:
                 yield max(clocks.now_ns - started, 0) / NS if started else 0.0
 
 
-def frozen_systems(
-    structures: Structures, blocked: Sequence[Thread], threads: Threads, clocks: Clocks
-) -> tuple[list[Verdict], list[str]]:
-    """Verdicts on frozen file systems that threads wait for, and notes on the others."""
-    writers = [
-        one
-        for one in blocked
-        if any(
-            name.startswith(("percpu_rwsem_wait", "__percpu_down_read", "__sb_start_write"))
-            for name in threads.functions(one)[:4]
-        )
-    ]
-    verdicts, notes = [], []
-    link = structures.at("super_block", "s_list")
-    for place in structures.links(structures.target.symbol("super_blocks")):
-        block = place - link
-        if structures.number(block, "super_block", "s_writers.frozen") != FROZEN:
-            continue
-        kind = structures.number(block, "super_block", "s_type")
-        name = structures.target.read_string(structures.number(kind, "file_system_type", "name"))
-        text = f"The file system on {structures.text(block, 'super_block', 's_id')} ({name})"
-        if not writers:
-            notes.append(f"{text} is frozen (fsfreeze); nobody waits for it.")
-            continue
-        seconds = max(map(clocks.slept_s, writers))
-        sentence = (
-            f"{text} is frozen (fsfreeze), and {named(writers)} ha"
-            f"{'s' if len(writers) == 1 else 've'} waited for {seconds:.0f} s to write; "
-            f"`fsfreeze --unfreeze` lets it go on."
-        )
-        evidence = tuple(
-            f"{one.title}: {' < '.join(threads.functions(one)[:8])}" for one in writers
-        )
-        verdicts.append(Verdict(Cause.FROZEN, sentence, seconds, f"{block:#x}", evidence))
-    return verdicts, notes
-
-
 def memory(
     structures: Structures,
     threads: Threads,
@@ -146,12 +110,16 @@ def memory(
 
     One process that was killed is over with that.
     """
-    recent = [
+    killed = [
         one
         for one in log
-        if one.text.startswith((KILLED, "Memory cgroup out of memory: Killed"))
+        if one.text.startswith((KILLED, KILLED_IN_GROUP))
         and (clocks.now_ns - one.time_ns) / NS < RECENT_S
     ]
+    in_groups = [one for one in killed if one.text.startswith(KILLED_IN_GROUP)]
+    of_machine = [one for one in killed if one not in in_groups]
+    # A group that is at its limit does not concern the others.
+    recent = of_machine if len(of_machine) >= len(in_groups) else in_groups
     stuck = [
         one
         for one in threads.all.values()
@@ -160,22 +128,23 @@ def memory(
     continues = recent and (clocks.now_ns - recent[-1].time_ns) / NS < LAST_S
     if not stuck and (len(recent) < REPEATED or not continues):
         return None
+    what = "The machine is out of memory"
+    if recent and recent is in_groups:
+        group = next((m[1] for one in reversed(log) if (m := GROUP.search(one.text))), "")
+        what = f"The control group {group or 'of a process'} has reached its memory limit"
     page = structures.target.symbol("vm_zone_stat") + WORD * FREE_PAGES
     free = structures.target.read_u64(page) * 4 >> 10
     evidence = [f"free memory: {free} MiB", *(one.text for one in recent[-REPEATED:])]
     if stuck:
         seconds = max(map(clocks.slept_s, stuck))
         text = (
-            f"The machine is out of memory: the kernel has killed {named(stuck)}, which cannot end "
+            f"{what}: the kernel has killed {named(stuck)}, which cannot end "
             f"and has slept for {seconds:.0f} s."
         )
         evidence += [f"{one.title}: {' < '.join(threads.functions(one)[:8])}" for one in stuck[:4]]
     else:
         seconds = max((clocks.now_ns - recent[0].time_ns) / NS, 0.0)
-        text = (
-            f"The machine is out of memory: the kernel has killed {len(recent)} processes in "
-            f"{seconds:.0f} s."
-        )
+        text = f"{what}: the kernel has killed {len(recent)} processes in {seconds:.0f} s."
     return Verdict(Cause.MEMORY, text, seconds, "memory", tuple(evidence))
 
 

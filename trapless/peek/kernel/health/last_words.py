@@ -42,11 +42,14 @@ WHO = re.compile(r"CPU: (\d+).*PID: (\d+).*Comm: (\S+)")
 TRACE = re.compile(r"^ ?(<?/?[A-Z]*>?|\? )?[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+|^RIP: ")
 NOTABLE = re.compile(
     r"soft lockup|hard LOCKUP|rcu.*stall|blocked for more than|Out of memory|workqueue lockup|"
-    r"I/O error|transmit queue|timed out|NETDEV WATCHDOG|Remounting filesystem"
+    r"I/O error|transmit queue|timed out|NETDEV WATCHDOG|Remounting filesystem|not responding"
 )
 DEFECTS = "tainted_mask"
 DIED = 1 << 7
+LOGGED = "oops"
+"""The subject of the verdict on an oops in the log."""
 HALT, POWER_OFF, RESTART = "SYSTEM_HALT", "SYSTEM_POWER_OFF", "SYSTEM_RESTART"
+SUSPEND = "SYSTEM_SUSPEND"
 TRACE_LINES = 16
 OOPS_LINES = 60
 
@@ -85,7 +88,7 @@ def oops(structures: Structures, log: Sequence[Record], clocks: Clocks) -> Verdi
     at = next((n for n in range(len(log)) if OOPS.search(log[n].text)), None)
     if at is None:
         text = "A bug in the kernel itself has ended a thread (oops); its log has lost which."
-        return Verdict(Cause.OOPS, text, clocks.uptime_s, "oops")
+        return Verdict(Cause.OOPS, text, clocks.uptime_s, LOGGED)
     seconds = max(clocks.now_ns - log[at].time_ns, 0) / NS
     who = next((m for one in log[at : at + OOPS_LINES] if (m := WHO.search(one.text))), None)
     victim = f"{who[3]} ({who[2]})" if who else "a thread"
@@ -94,7 +97,7 @@ def oops(structures: Structures, log: Sequence[Record], clocks: Clocks) -> Verdi
         f"so that locks which it held stay locked (oops: {log[at].text})."
     )
     evidence = trace(log[at : at + OOPS_LINES])
-    return Verdict(Cause.OOPS, text, seconds, "oops", tuple(evidence))
+    return Verdict(Cause.OOPS, text, seconds, LOGGED, tuple(evidence))
 
 
 def trace(log: Sequence[Record]) -> list[str]:
@@ -111,6 +114,7 @@ def state(structures: Structures, threads: Threads, clocks: Clocks) -> Verdict |
     names = {
         HALT: "The machine was halted: its kernel has stopped on request, and waits for nothing.",
         POWER_OFF: "The machine was switched off, but its monitor still runs it.",
+        SUSPEND: "The machine sleeps (suspend to RAM), until its monitor wakes it up.",
         RESTART: "The kernel was told to restart the machine, which has not happened yet.",
     }
     for name, text in names.items():

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health import devices, last_words, printk_ring
+from trapless.peek.kernel.health import devices, file_systems, last_words, printk_ring
 from trapless.peek.kernel.health.blocked import Blocked, Setting
 from trapless.peek.kernel.health.guest_cpus import Processors, stalled_grace_period
 from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Verdict
@@ -24,6 +24,8 @@ from trapless.peek.kernel.health.work_queues import WorkQueues
 from trapless.peek.kernel.target import Target
 
 T = TypeVar("T")
+AFTER_OOPS_S = 60.0
+"""What hangs because of an oops does so within that time, as a rule."""
 SLACK_S = 1.0
 """The difference between the clocks of the log and of threads, at most."""
 
@@ -102,18 +104,22 @@ class _Looking:
         found += self._part("work", lambda: queues.verdicts(longer_s), list[Verdict]())
         oops = next((one for one in found if one is not None and one.cause is Cause.OOPS), None)
         oops_ns = None if oops is None else clocks.now_ns - round((oops.seconds + SLACK_S) * NS)
-        setting = Setting(clocks, queues, disks, oops_ns)
+        kinds = self._part("file systems", self._kinds_of_systems, set[str]())
+        setting = Setting(clocks, queues, disks, oops_ns, bool(kinds & file_systems.FUSE))
         blocked = Blocked(threads, Waits(threads, queues.worker_of), setting)
+        places = {address: wait.place for address, wait in blocked.waits.items()}
         frozen, notes = self._part(
-            "file systems",
-            lambda: devices.frozen_systems(structures, blocked.all, threads, clocks),
+            "frozen file systems",
+            lambda: file_systems.frozen(structures, places, threads, clocks, longer_s),
             (list[Verdict](), list[str]()),
         )
         self._notes += notes
         chains = blocked.verdicts(longer_s)
-        if frozen:  # who waits to write is told there
-            chains = [one for one in chains if "per-CPU semaphore" not in one.text]
         return [*found, *frozen, *chains, *map(_silent, disks)]
+
+    def _kinds_of_systems(self) -> set[str]:
+        structures = self._structures
+        return {file_systems.kind_of(structures, one) for one in file_systems.blocks(structures)}
 
 
 def _silent(disk: devices.Disk) -> Verdict:
@@ -126,9 +132,20 @@ def _silent(disk: devices.Disk) -> Verdict:
     return Verdict(Cause.STORAGE, text, disk.seconds, f"{ROOT}disk {disk.name}")
 
 
+def _is_over(one: Verdict, found: Sequence[Verdict]) -> bool:
+    """Whether an oops was long before all that hangs, so that it most likely did not cause that."""
+    others = [other.seconds for other in found if other.subject != last_words.LOGGED]
+    return (
+        one.subject == last_words.LOGGED
+        and bool(others)
+        and (one.seconds > max(others) + AFTER_OOPS_S)
+    )
+
+
 def merged(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Verdicts in order. Those that only follow from another one become its evidence."""
-    found = sorted(verdicts, key=lambda one: one.order)
+    likely = sorted(verdicts, key=lambda one: one.order)
+    found = sorted(likely, key=lambda one: _is_over(one, likely))
     roots = {one.cause: one for one in found if one.subject.startswith(ROOT)}
     follow = [one for one in found if one.cause in roots and not one.subject.startswith(ROOT)]
     merged_roots = {}

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health import file_systems
 from trapless.peek.kernel.health.kernel_structures import WORD
 from trapless.peek.kernel.health.thread_states import Thread, Threads
 from trapless.peek.limits import LimitError
 
-LOCK, PAGE, WORK = "lock", "page", "work"
-"""Kinds of waits. The owner of a work is the thread that does it, and is known by its queue."""
+LOCK, PAGE, SERVED_PAGE, FREEZE, WORK = "lock", "page", "served page", "freeze", "work"
+"""Kinds of waits. A served page comes from a program or another machine. The owner of a work is the
+thread that does it, and is known by its queue."""
 FLAGS = 7
 """The lowest bits of an owner, which are flags."""
 READ_HELD, READERS_SHIFT = 1, 8
@@ -31,6 +33,7 @@ ENTRIES = {
 }
 """How the functions begin that wait for a lock of a kind."""
 WAITERS = {"mutex": "mutex_waiter", "rw_semaphore": "rwsem_waiter", "semaphore": "semaphore_waiter"}
+PER_CPU = ("percpu_rwsem_wait", "__percpu_down_read", "percpu_down_read")
 PAGES = ("folio_wait_bit", "__folio_lock", "wait_on_page_bit", "__lock_page", "__wait_on_page")
 FLUSHES = ("__flush_work", "flush_work", "__cancel_work", "cancel_work_sync", "__cancel_work_sync")
 ANONYMOUS = 3
@@ -78,6 +81,8 @@ class Waits:
         for kind, beginnings in ENTRIES.items():
             if any(one.startswith(beginnings) for one in functions):
                 return self._by_stack(kind, thread)
+        if any(one.startswith(PER_CPU) for one in functions):
+            return self._percpu(thread)
         if any(one.startswith(PAGES) for one in functions):
             return self._page(thread)
         if any(one.startswith(FLUSHES) for one in functions):
@@ -169,6 +174,34 @@ class Waits:
         owner = number(lock, "rt_mutex_base", "owner") & ~1
         return Wait(f"the rt_mutex {self._name(lock)}", lock, owner, is_lost=not owner)
 
+    def _percpu(self, thread: Thread) -> Wait | None:
+        """The semaphore with a count on each CPU in whose queue a thread waits."""
+        at, target = self._structures.at, self._target
+        link, private, function = (
+            at("wait_queue_entry", name) for name in ("entry", "private", "func")
+        )
+        for record in self._records("wait_queue_entry", "private", thread):
+            try:
+                if not self._is_woken_by(record + function, "percpu_rwsem_wake_function"):
+                    continue
+                for place in self._structures.links(record + link):
+                    task = target.read_u64(place - link + private)
+                    if not self._threads.on_stack(place, task):  # the head, in the semaphore
+                        return self._of_percpu(place - at("percpu_rw_semaphore", "waiters.head"))
+            except LimitError:
+                raise
+            except PeekError:
+                continue
+        return None
+
+    def _of_percpu(self, lock: int) -> Wait:
+        block = file_systems.with_semaphore(self._structures, lock)
+        if block is not None:
+            title = file_systems.title_of(self._structures, block)
+            return Wait(f"the permission to write to the file system on {title}", lock, kind=FREEZE)
+        note = "the kernel does not note who has it"
+        return Wait(f"the per-CPU semaphore {self._name(lock)}", lock, note=note)
+
     def _name(self, lock: int) -> str:
         name = str(self._target.name_of(lock))
         if not name.startswith("0x"):
@@ -201,7 +234,8 @@ class Waits:
                 bit = structures.number(record, "wait_page_queue", "bit_nr")
                 written = self._target.types.enumerator("PG_writeback")
                 verb = "is being written" if written and bit == written[1] else "is locked"
-                return Wait(f"{self._page_name(page)}, which {verb}", page, kind=PAGE)
+                name, kind = self._page_name(page)
+                return Wait(f"{name}, which {verb}", page, kind=kind)
             except LimitError:
                 raise
             except PeekError:
@@ -213,19 +247,23 @@ class Waits:
         known = self._target.has_symbol(name)
         return not known or self._target.read_u64(place) == self._target.symbol(name)
 
-    def _page_name(self, page: int) -> str:
-        mapping = self._structures.number(page, "page", "mapping")
-        if not mapping or mapping & ANONYMOUS:
-            return "a page of memory"
-        inode = self._structures.number(mapping, "address_space", "host")
+    def _page_name(self, page: int) -> tuple[str, str]:
+        """A page for people, and the kind of a wait for it."""
+        structures = self._structures
+        mapping = structures.number(page, "page", "mapping")
+        inode = 0
+        if mapping and not mapping & ANONYMOUS:
+            inode = structures.number(mapping, "address_space", "host")
         if not inode:
-            return "a page of memory"
-        number = self._structures.number(inode, "inode", "i_ino")
-        block = self._structures.number(inode, "inode", "i_sb")
-        system = self._structures.text(block, "super_block", "s_id")
-        if system.says("bdev"):
-            return "a page of a disk"
-        return f"a page of the file with inode number {number} on {system}"
+            return "a page of memory", PAGE
+        number = structures.number(inode, "inode", "i_ino")
+        block = structures.number(inode, "inode", "i_sb")
+        if structures.text(block, "super_block", "s_id").says("bdev"):
+            return "a page of a disk", PAGE
+        is_served = file_systems.kind_of(structures, block) in file_systems.SERVED
+        title = file_systems.title_of(structures, block)
+        text = f"a page of the file with inode number {number} on {title}"
+        return text, SERVED_PAGE if is_served else PAGE
 
     def _work(self, thread: Thread) -> Wait | None:
         """The work whose end a thread waits for: a record on its stack is queued behind it."""
