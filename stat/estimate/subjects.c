@@ -20,6 +20,7 @@
 
 #include <trapless.h>
 
+#include "int80.h"
 #include "loop.h"
 #include "uring.h"
 
@@ -47,7 +48,7 @@ static struct {
 
 #define LOOPS (sizeof(loops) / sizeof(*loops))
 
-static int file_fd, null_fd;
+static int file_fd, null_fd, memory_fd;
 static char page[PAGE_BYTES];
 static struct tl_batch *module_batch;
 
@@ -133,12 +134,13 @@ static void run_path(const struct subject *subject, unsigned int calls)
 /* ---- Plain calls ---- */
 
 enum plain {
-	BEYOND_ALL, NOSYS, GETPID, GETPPID, LSEEK, READ, PREAD_4K, WRITE, STAT, OPEN_CLOSE, PLAINS
+	BEYOND_ALL, NOSYS, GETPID, GETPPID, LSEEK, READ, PREAD_4K, WRITE, PWRITE, STAT, OPEN_CLOSE,
+	PLAINS
 };
 
 static const char *const plain_names[PLAINS] = {
-	"beyond", "nosys", "getpid", "getppid", "lseek", "pread1", "pread4k", "write", "stat",
-	"openclose",
+	"beyond", "nosys", "getpid", "getppid", "lseek", "pread1", "pread4k", "write",
+	"pwrite1", "stat", "openclose",
 };
 
 static inline __attribute__((always_inline)) long plain_once(enum plain which, unsigned int i)
@@ -155,6 +157,7 @@ static inline __attribute__((always_inline)) long plain_once(enum plain which, u
 	case READ: return trap(SYS_pread64, file_fd, (long)page, 1, i % CALLS) - 1;
 	case PREAD_4K: return trap(SYS_pread64, file_fd, (long)page, PAGE_BYTES, 0) - PAGE_BYTES;
 	case WRITE: return trap(SYS_write, null_fd, (long)page, 1, 0) - 1;
+	case PWRITE: return trap(SYS_pwrite64, memory_fd, (long)page, 1, i % CALLS) - 1;
 	case STAT: return trap(SYS_stat, (long)"/dev/null", (long)&status, 0, 0);
 	default:
 		fd = trap(SYS_openat, AT_FDCWD, (long)"/dev/null", O_RDONLY, 0);
@@ -172,13 +175,26 @@ static inline __attribute__((always_inline)) long plain_once(enum plain which, u
 			fail(subject->name, wrong); \
 	}
 PLAIN(BEYOND_ALL) PLAIN(NOSYS) PLAIN(GETPID) PLAIN(GETPPID) PLAIN(LSEEK) PLAIN(READ) PLAIN(PREAD_4K)
-PLAIN(WRITE) PLAIN(STAT) PLAIN(OPEN_CLOSE)
+PLAIN(WRITE) PLAIN(PWRITE) PLAIN(STAT) PLAIN(OPEN_CLOSE)
 
 static void (*const plain_run[PLAINS])(const struct subject *subject, unsigned int calls) = {
 	run_BEYOND_ALL, run_NOSYS, run_GETPID, run_GETPPID, run_LSEEK, run_READ, run_PREAD_4K,
-	run_WRITE,
-	run_STAT, run_OPEN_CLOSE,
+	run_WRITE, run_PWRITE, run_STAT, run_OPEN_CLOSE,
 };
+
+/* Moves the end of the heap down and up again, so little that no page comes or goes. */
+static void run_brk(const struct subject *subject, unsigned int calls)
+{
+	long end = trap(SYS_brk, 0, 0, 0, 0), wrong = 0;
+
+	for (unsigned int i = 0; i < calls; i++) {
+		long next = i & 1 ? end : end - 16;
+
+		wrong |= trap(SYS_brk, next, 0, 0, 0) ^ next;
+	}
+	if (wrong)
+		fail(subject->name, wrong);
+}
 
 /* ---- Batches ---- */
 
@@ -328,6 +344,7 @@ static void add(const char *name, unsigned int n, unsigned int calls, unsigned i
 static void files_open(const struct subjects_config *config)
 {
 	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	memory_fd = memfd_create("trapless-estimate", MFD_CLOEXEC);
 	file_fd = open(config->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (file_fd < 0) {
 		char path[4096];
@@ -342,6 +359,8 @@ static void files_open(const struct subjects_config *config)
 	memset(page, 7, sizeof(page));
 	if (write(file_fd, page, sizeof(page)) != (ssize_t)sizeof(page))
 		fail(config->folder, 0);
+	if (memory_fd < 0 || write(memory_fd, page, sizeof(page)) != (ssize_t)sizeof(page))
+		fail("memory", memory_fd);
 }
 
 /* A ring and a stack for each loop, where the kernel puts them; returns the loop of that name. */
@@ -414,6 +433,9 @@ unsigned int subjects_open(struct subject *list, const struct subjects_config *c
 	add("path", 0, CALLS, 0, run_path);
 	for (unsigned int i = 0; i < PLAINS; i++)
 		add(plain_names[i], 0, CALLS, i, plain_run[i]);
+	add("brk", 0, CALLS, 0, run_brk);
+	if (int80_works())
+		add("int80", 0, INT80_CALLS, 0, int80_run);
 	for (unsigned int i = 0; i < sizeof(batches) / sizeof(*batches); i++)
 		add("batch", batches[i], CALLS, own, run_batch);
 	for (unsigned int i = 0; i < LOOPS; i++) {

@@ -162,6 +162,9 @@ def as_json(estimate: Estimate, machine: Machine) -> dict[str, Any]:
             }
             for call in estimate.calls
         },
+        "int80": None
+        if estimate.by_int is None
+        else {"plain": estimate.by_int[0].as_json(), "saved": _by_n(estimate.by_int[1])},
         "floors": {name: value.as_json() for name, value in estimate.floors.items()},
         "uring": {kind: _by_n(values) for kind, values in estimate.uring.items()},
         "supervisor": {

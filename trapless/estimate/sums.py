@@ -34,7 +34,7 @@ URING_BATCHES = (1, 8, 32, 128)
 REQUEST_N = 128
 MIXES = ("one", "files", "statx", "sockets", "random", "rare")
 """The mixes of stat/estimate/subjects.c."""
-NO_CALL, BEYOND = "nosys", "beyond"
+NO_CALL, BEYOND, BY_INT = "nosys", "beyond", "int80"
 WAY_LOW, WAY, WAY_HIGH = 0.5, 0.85, 1.1
 
 
@@ -52,7 +52,9 @@ CALLS = (
     Call("getppid", "getppid"),
     Call("pread1", "pread of 1 B, cached"),
     Call("pread4k", "pread of 4 KB, cached"),
+    Call("brk", "sbrk within a page"),
     Call("write", "write of 1 B to /dev/null"),
+    Call("pwrite1", "pwrite of 1 B, tmpfs"),
     Call("stat", "stat of /dev/null"),
     Call("openclose", "openat and close", crossings=2),
 )
@@ -98,6 +100,8 @@ class Estimate:
     floors: dict[str, Value]
     uring: dict[str, dict[int, Value]]
     uring_absent: str
+    by_int: tuple[Value, dict[int, Value]] | None
+    """getpid by `int $0x80`, and what a batch that is entered by it saves of each call."""
     supervisor_path: Value
     supervisor_saved: tuple[float, float]
     clock_ghz: float
@@ -180,6 +184,7 @@ def make(readings: Sequence[Reading], loop: str) -> Estimate:
             for kind in kinds
         },
         uring_absent=readings[0].absent.get("uring", ""),
+        by_int=_by_int(readings) if BY_INT in subjects else None,
         supervisor_path=path,
         supervisor_saved=(max(trap.low / 2 - path.high, 0.0), max(trap.high - path.low, 0.0)),
         clock_ghz=1 / statistics.median(r.least_ns("chain") for r in readings),
@@ -196,18 +201,32 @@ def _call(call: Call, readings: Sequence[Reading]) -> CallEstimate:
     def batch(reading: Reading, n: int, way: float) -> float:
         return reading.ns(call.subject) - saved(reading, n, way)
 
-    def over(value: Callable[[Reading, int, float], float], n: int) -> Value:
-        """The value, and an interval over both placements and ways to a handler."""
-        ways = [interval([value(r, n, way) for r in readings]) for way in (WAY_LOW, WAY, WAY_HIGH)]
-        return Value(ways[1].ns, min(way.low for way in ways), max(way.high for way in ways))
-
     return CallEstimate(
         call=call,
         plain=interval([reading.ns(call.subject) for reading in readings]),
         least=min(reading.least_ns(call.subject) for reading in readings),
-        batch={n: over(batch, n) for n in BATCHES},
-        saved={n: over(saved, n) for n in BATCHES},
+        batch={n: _over_ways(batch, readings, n) for n in BATCHES},
+        saved={n: _over_ways(saved, readings, n) for n in BATCHES},
     )
+
+
+def _by_int(readings: Sequence[Reading]) -> tuple[Value, dict[int, Value]]:
+    """The same call and the same batches, with another trap in place of each `syscall`."""
+
+    def saved(reading: Reading, n: int, way: float) -> float:
+        dearer = reading.ns(BY_INT) - reading.ns("getpid")
+        return bare(reading, way) + dearer - (reading.ns(f"batch.n{n}") + dearer / n)
+
+    plain = interval([reading.ns(BY_INT) for reading in readings])
+    return plain, {n: _over_ways(saved, readings, n) for n in BATCHES}
+
+
+def _over_ways(
+    sum_of: Callable[[Reading, int, float], float], readings: Sequence[Reading], n: int
+) -> Value:
+    """The value, and an interval over both placements and ways to a handler."""
+    ways = [interval([sum_of(r, n, way) for r in readings]) for way in (WAY_LOW, WAY, WAY_HIGH)]
+    return Value(ways[1].ns, min(way.low for way in ways), max(way.high for way in ways))
 
 
 def basis(loop: str) -> list[str]:

@@ -19,7 +19,7 @@ from trapless.experiments.raw_files import META_FILE, RAW_FILE, is_saved
 from trapless.report import html, plot, text_report
 from trapless.report.document import Report, Section, Unfinished
 from trapless.report.figures import Figure, Map, Table
-from trapless.results import result_file
+from trapless.results import estimate_file, result_file
 from trapless.results.result_file import Result
 
 HTML_NAME = "report.html"
@@ -69,7 +69,13 @@ def read(directory: Path, progress: Progress) -> Report:
         )
     order = {name: place for place, name in enumerate(experiment.names())}
     sections.sort(key=lambda section: order.get(section.name, len(order)))
-    return Report(directory, tuple(sections), tuple(unfinished), decisions.decided(directory))
+    return Report(
+        directory,
+        tuple(sections),
+        tuple(unfinished),
+        decisions.decided(directory),
+        estimate_file.load(directory / estimate_file.NAME),
+    )
 
 
 def _folders(directory: Path) -> list[Path]:

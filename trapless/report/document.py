@@ -15,6 +15,8 @@ from typing import Any
 
 from trapless.report import tables
 from trapless.report.figures import Figure, Map, Table
+from trapless.results import claims, estimated_claims
+from trapless.results.estimate_file import Saved
 from trapless.results.result_file import Claim, Result
 
 
@@ -99,14 +101,24 @@ class Report:
     decided: Mapping[str, Claim] = field(default_factory=dict)
     """Open claims by id, as other machines' clocks decide them."""
 
+    estimate: Saved | None = None
+    """What `trapless estimate` said of the machine, where that was saved beside the results."""
+
     @property
     def claims(self) -> tuple[Claim, ...]:
         """The claims of all experiments; an open claim has the verdict of other machines, if there
-        is one."""
+        is one, and else says which machine is wanted."""
         every = (claim for section in self.sections for claim in section.result.claims)
         return tuple(
-            self.decided.get(claim.id, claim) if claim.holds is None else claim for claim in every
+            claims.with_wanted(self.decided.get(claim.id, claim) if claim.holds is None else claim)
+            for claim in every
         )
+
+    @property
+    def estimated(self) -> Mapping[str, Claim]:
+        """The verdicts of the estimate on claims of this report, which stand beside the others."""
+        found = estimated_claims.judged(self.estimate)
+        return {claim.id: found[claim.id] for claim in self.claims if claim.id in found}
 
     def verdict(self) -> str:
         """One sentence on the papers' claims."""
@@ -115,5 +127,21 @@ class Report:
             return "No claim of a paper is decided by these experiments."
         return (
             f"Of {len(held)} published claims: {held.count(True)} found to hold, "
-            f"{held.count(False)} found not to, {held.count(None)} left open."
+            f"{held.count(False)} found not to, {held.count(None)} left open.{self._by_estimate()}"
+        )
+
+    def _by_estimate(self) -> str:
+        found = self.estimated
+        if not found:
+            return ""
+        held = [claim.holds for claim in found.values()]
+        left = sum(
+            claim.holds is None and found[claim.id].holds is not None
+            for claim in self.claims
+            if claim.id in found
+        )
+        return (
+            f" An estimate of time gives {len(found)} of them a verdict in a column of its own: "
+            f"{held.count(True)} hold, {held.count(False)} do not, {held.count(None)} stay open; "
+            f"it decides {left} of those that are left open otherwise."
         )

@@ -101,6 +101,7 @@ def html(report: Report) -> str:
         settings=summary.settings(report),
         headline=summary.headline(report),
         first=[(anchor, text) for anchor, text in FIRST.items() if shown[anchor]],
+        time=summary.time(report),
         gain=shown["gain"],
         gain_figure=summary.gain_figure(report),
         seen=shown["seen"],

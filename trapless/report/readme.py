@@ -40,8 +40,6 @@ MAP_OF = "memory-hierarchy"
 MAP_ID = "fig5-clocks-p4-256kb"
 MAP_LOWEST = "clocks.batched.p4-256kb_y-lowest.ratio"
 MAP_NAME = "clocks.svg"
-ESTIMATED = ("getppid", "write", "pread4k", "stat")
-"""The calls of an estimate that are shown."""
 
 
 def rewrite(readme: Path, report: Report) -> None:
@@ -109,10 +107,10 @@ def generated(report: Report, origin: Path) -> str:
     lines = [
         summary.headline(report),
         "",
+        *_time(report, folder),
         tables.markdown(gain),
         f"{gain.caption} The kernel is Linux {kernels}.",
         "",
-        *_estimate(report, folder),
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
         "",
         f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/)."
@@ -123,23 +121,14 @@ def generated(report: Report, origin: Path) -> str:
     return "\n".join(lines)
 
 
-def _estimate(report: Report, folder: str) -> list[str]:
-    """The estimated gain in time of the machine that made the results, if there is an estimate."""
-    name = estimate_file.NAME
-    found = estimate_file.load(report.directory / name)
-    if found is None:
+def _time(report: Report, folder: str) -> list[str]:
+    """The estimate of time, which stands first, if there is one."""
+    time, name = summary.time(report), estimate_file.NAME
+    if time is None:
         return []
-    calls = [found.calls[call] for call in ESTIMATED if call in found.calls]
-    savings = "; ".join(
-        f"{title} {plain:.0f} ns, less {saved.ns:.0f} ({saved.ns / plain:.0%})"
-        for title, plain, saved in calls
-    )
     return [
-        f"In time, **an estimate** for the machine that made these results ({found.machine}): a "
-        f"trap takes {found.trap.ns:.0f} ns ({found.trap.low:.0f} to {found.trap.high:.0f}). Of "
-        f"each call a batch of 32 would take away: {savings}. Plain calls and traps were measured "
-        "on its own kernel, and the module's loop in user space (`trapless estimate`); the module "
-        f"itself ran in the emulator only. All figures: [{name}]({folder}/{name}).",
+        tables.markdown(time),
+        f"{time.caption} All figures: [{name}]({folder}/{name}).",
         "",
     ]
 

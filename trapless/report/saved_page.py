@@ -66,6 +66,8 @@ def _paragraph(text: str) -> list[str]:
 
 
 def _first(report: Report) -> Iterator[Table]:
+    if time := summary.time(report):
+        yield time
     if gain := summary.gain(report):
         yield gain
     if seen := summary.seen(report):
@@ -74,11 +76,18 @@ def _first(report: Report) -> Iterator[Table]:
 
 def _claims(report: Report) -> Iterator[str]:
     for paper, found in summary.by_paper(report):
-        rows = tuple(
+        columns: tuple[str, ...] = ("claim", "verdict", "published", "here", "why")
+        rows: list[tuple[str, ...]] = [
             (claim.id, claim.verdict, claim.published, claim.ours, claim.note) for claim in found
-        )
-        columns = ("claim", "verdict", "published", "here", "why")
-        yield from _tables([Table("claims", paper, columns, rows)])
+        ]
+        estimated = [report.estimated.get(claim.id) for claim in found]
+        if any(estimated):
+            columns = (*columns[:2], "by estimate", *columns[2:])
+            rows = [
+                (*row[:2], summary.estimated_text(one), *row[2:])
+                for row, one in zip(rows, estimated, strict=True)
+            ]
+        yield from _tables([Table("claims", paper, columns, tuple(rows))])
 
 
 def _section(section: Section, folder: Path, root: Path) -> Iterator[str]:

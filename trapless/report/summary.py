@@ -66,6 +66,11 @@ EVEN = {
     },
     TIMED: {"getpid.batch.break_even_measured.n": "the clock"},
 }
+ESTIMATED = {
+    "getpid": "uring.nop", "getppid": "uring.nop", "brk": "", "pread1": "uring.read", "pread4k": "",
+    "write": "", "pwrite1": "", "stat": "", "openclose": "",
+}  # fmt: skip
+"""The calls of an estimate that are shown, and io_uring's request beside each."""
 UNIT_WORDS = {COUNTED: "Instructions", TIMED: "Time"}
 DRAWN = {"batch": "plain call", "io_uring": "plain call", "supervisor": "by trap"}
 ACCOUNTS = {
@@ -203,6 +208,56 @@ def others(report: Report) -> list[Line]:
     ]  # fmt: skip
 
 
+def time(report: Report) -> Table | None:
+    """What a call takes in time, by the estimate of the machine that made the results."""
+    found = report.estimate
+    if found is None:
+        return None
+    least, most = found.supervisor_saves
+    rows = []
+    for name, request in ESTIMATED.items():
+        call, beside = found.calls.get(name), found.uring.get(request)
+        if call is None:
+            continue
+        plain, saved = call.plain.ns, call.saved[AT].ns
+        mark = "*" if request == "uring.nop" else ""
+        rows.append((
+            call.title, f"{plain:,.0f}", f"{call.batch.ns:,.0f}", f"{saved / plain:.0%}",
+            f"{beside.ns:,.0f}{mark}" if beside else ABSENT,
+            f"{plain - most:,.0f} to {plain - least:,.0f}",
+        ))  # fmt: skip
+    shown = "".join(cell for row in rows for cell in row)
+    return Table(
+        id="time-table",
+        title="What one call takes, in ns: an estimate",
+        columns=("", "plain call", "batch", "saved by it", "io_uring", "supervisor"),
+        rows=tuple(rows),
+        caption=f"An estimate, in nanoseconds, for {found.machine}: plain calls, io_uring and "
+        f"traps were measured on its own kernel, with {AT} calls a crossing by io_uring and batch; "
+        "the module's loop ran in user space (`trapless estimate`). The module itself ran in the "
+        "emulator alone, which counted the instructions below."
+        + (f" * {MARKS['*']}" if "*" in shown else ""),
+    )
+
+
+def _time_headline(report: Report) -> str:
+    """The same in two sentences, and what a trap takes."""
+    found = report.estimate
+    if found is None or not found.calls:
+        return ""
+    saved = {call.title: call.saved[AT].ns / call.plain.ns for call in found.calls.values()}
+    most, least = max(saved, key=saved.__getitem__), min(saved, key=saved.__getitem__)
+    one = next(iter(found.calls.values()))
+    n = next((n for n, value in one.saved.items() if value.low > 0), None)
+    low, high = found.supervisor_saves
+    wins = f" A batch would win from {n} calls on." if n else ""
+    return (
+        f"In time, by an estimate: a trap takes {found.trap.ns:.0f} ns. Of each call a batch of "
+        f"{AT} would take away {one.saved[AT].ns:.0f} ns: {saved[most]:.0%} of {most}, "
+        f"{saved[least]:.0%} of {least}; supervisor mode {low:.0f} to {high:.0f} ns.{wins} "
+    )
+
+
 def gain(report: Report) -> Table | None:
     """What a user gains: calls and programs, each mechanism beside the one that it replaces."""
     lines = [*calls(report), *others(report)]
@@ -237,7 +292,7 @@ def _unit(lines: list[Line]) -> str:
 
 
 def headline(report: Report) -> str:
-    """The gain in one or two sentences."""
+    """The gain in a few sentences: in time, where there is an estimate, and counted."""
     lines = calls(report)
     unit = _unit(lines)
     words = []
@@ -262,7 +317,9 @@ def headline(report: Report) -> str:
         if name in metrics
     ]
     wins = f" A batch wins {', '.join(even)}." if even else ""
-    return f"Of each call, {'; '.join(words)}.{wins}"
+    time = _time_headline(report)
+    begin = f"{time}Counted, of each call" if time else "Of each call,"
+    return f"{begin} {'; '.join(words)}.{wins}"
 
 
 def gain_figure(report: Report) -> Figure | None:
@@ -320,6 +377,13 @@ def sentence(claim: Claim) -> str:
     """A claim's finding: what was published and the first part of what was found."""
     here = re.match(r"(?:[^;(]|\([^)]*\))*", claim.ours)
     return f"Published: {claim.published}. Here: {here[0].strip() if here else claim.ours}."
+
+
+def estimated_text(claim: Claim | None) -> str:
+    """A cell of the column of verdicts by an estimate."""
+    if claim is None:
+        return ABSENT
+    return f"{claim.verdict}: {claim.ours}{f'. {claim.note}' if claim.note else ''}"
 
 
 def by_paper(report: Report) -> list[tuple[str, list[Claim]]]:

@@ -77,7 +77,7 @@ def _print(console: Console, report: Report) -> None:
     if report.claims:
         console.print(Text("\nThe claims of the papers, with reasons", style="bold"))
     for claim in report.claims:
-        _claim(console, claim)
+        _claim(console, claim, report.estimated.get(claim.id))
     for section in report.sections:
         _section(console, section)
 
@@ -92,6 +92,8 @@ def _first_screen(console: Console, report: Report) -> None:
         console.print(Text(state, style="yellow"))
     words = summary.headline(report)
     console.print(Text(f"\n{words}\n" if words else ""))
+    if time := summary.time(report):
+        console.print(block_of(time, console.width))
     if gain := summary.gain(report):
         console.print(block_of(gain, console.width))
     if seen := summary.seen(report):
@@ -100,10 +102,12 @@ def _first_screen(console: Console, report: Report) -> None:
     console.print(Text(report.verdict(), style="bold"))
     for paper, findings in summary.by_paper(report):
         grid = Grid.grid(padding=(0, 2, 0, 0))
-        for claim in findings:
-            sentence = Text(summary.sentence(claim))
-            verdict = Text(claim.verdict, style=STYLES[claim.holds])
-            grid.add_row(verdict, Text(claim.id, style="bold"), sentence)
+        estimated = [report.estimated.get(claim.id) for claim in findings]
+        if any(estimated):
+            grid.add_row("verdict", "by estimate", style="dim")
+        for claim, other in zip(findings, estimated, strict=True):
+            row = [_verdict(claim), *([_verdict(other)] if any(estimated) else [])]
+            grid.add_row(*row, Text(claim.id, style="bold"), Text(summary.sentence(claim)))
         console.print("\n", Text(paper), "\n", Padding(grid, (0, 0, 0, 2)), sep="", end="")
 
 
@@ -114,13 +118,19 @@ def _grid(title: str) -> Grid:
     )  # fmt: skip
 
 
-def _claim(console: Console, claim: Claim) -> None:
+def _verdict(claim: Claim | None) -> Text:
+    return Text(claim.verdict, style=STYLES[claim.holds]) if claim else Text(summary.ABSENT)
+
+
+def _claim(console: Console, claim: Claim, estimated: Claim | None) -> None:
     published = claims.published().get(claim.id)
     head = Text("\n").append(claim.id, style="bold").append("  ")
     head.append(claim.verdict, style=STYLES[claim.holds])
     console.print(head)
     rows = [("claim", published.claim if published else ""), ("published", claim.published)]
     rows += [("here", claim.ours), ("why", claim.note)]
+    if estimated:
+        rows.append(("by estimate", f"{estimated.verdict}: {estimated.ours}. {estimated.note}"))
     grid = Grid.grid(padding=(0, 2))
     for label, text in rows:
         if text:

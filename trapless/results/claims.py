@@ -2,7 +2,8 @@
 """The papers' claims: ids, wording, published figures and what must hold, from claims.json.
 
 claims.json is the only place that repeats what a paper published. Its `holds` says which values
-must lie where for the claim to hold, as `"ratio": "<= 0.35"`. An experiment names a claim by its id
+must lie where for the claim to hold, as `"ratio": "<= 0.35"`; its `wanted`, by experiment, which
+machine would decide what that experiment leaves open. An experiment names a claim by its id
 and gives its values, its words and the note; this file alone judges.
 """
 
@@ -12,7 +13,7 @@ import json
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -47,11 +48,11 @@ class Paper:
 
 
 @cache
-def _data() -> tuple[Mapping[str, Paper], Mapping[str, Published]]:
+def _data() -> tuple[Mapping[str, Paper], Mapping[str, Published], Mapping[str, str]]:
     data = json.loads(DATA.read_text(encoding="utf-8"))
     papers = {name: Paper(name, **fields) for name, fields in data["papers"].items()}
     claims = {fields["id"]: Published(**fields) for fields in data["claims"]}
-    return papers, claims
+    return papers, claims, data["wanted"]
 
 
 def papers() -> Mapping[str, Paper]:
@@ -62,6 +63,14 @@ def papers() -> Mapping[str, Paper]:
 def published() -> Mapping[str, Published]:
     """All claims by id, in the order of the papers."""
     return _data()[1]
+
+
+def with_wanted(claim: Claim) -> Claim:
+    """An open claim of a paper with the machine that would decide it; any other as it is."""
+    known = published().get(claim.id)
+    if known is None or claim.holds is not None:
+        return claim
+    return replace(claim, note=f"{claim.note} Wanted: {_data()[2][known.experiment]}.".lstrip())
 
 
 Value = float | None | tuple[float, float]

@@ -23,7 +23,8 @@ from trapless.base.files import replace_file
 from trapless.base.paths import cache_dir
 
 NAME = "estimate.json"
-BATCH = "n32"
+AT = 32
+"""Calls in a batch, where one N is shown: as in the tables of results."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,28 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call alone, in a batch of AT, and what batches of each N save of it."""
+
+    title: str
+    plain: Range
+    batch: Range
+    saved: Mapping[int, Range]
+
+
+@dataclass(frozen=True)
 class Saved:
-    """The parts of an estimate that are read: the machine, its trap, a call alone and in a batch of
-    32."""
+    """The parts of an estimate that are read."""
 
     processor: str
     hypervisor: str
     kernel: str
+    clock_ghz: float
     trap: Range
-    calls: Mapping[str, tuple[str, float, Range]]  # title, plain, what the batch saves
+    calls: Mapping[str, Call]
+    by_int: tuple[Range, Mapping[int, Range]] | None  # getpid by INT, and what batches save of it
+    uring: Mapping[str, Range]  # a request among AT
+    supervisor_saves: tuple[float, float]
 
     @property
     def machine(self) -> str:
@@ -66,16 +80,28 @@ def load(path: Path) -> Saved | None:
     """The estimate in this file; None where there is none, or none that can be read."""
     try:
         data = json_text.parse(path.read_text(encoding="utf-8"))
-        machine = data["machine"]
+        machine, by_int = data["machine"], data.get("int80")
         return Saved(
             processor=str(machine["processor"]),
             hypervisor=str(machine["hypervisor"]),
             kernel=str(machine["kernel"]),
+            clock_ghz=float(machine["clock_ghz"]),
             trap=_range(data["trap"]),
             calls={
-                name: (str(call["title"]), float(call["plain"]["ns"]), _range(call["saved"][BATCH]))
+                name: Call(
+                    title=str(call["title"]),
+                    plain=_range(call["plain"]),
+                    batch=_range(call["batch"][f"n{AT}"]),
+                    saved=_by_n(call["saved"]),
+                )
                 for name, call in data["calls"].items()
             },
+            by_int=(_range(by_int["plain"]), _by_n(by_int["saved"])) if by_int else None,
+            uring={kind: _range(values[f"n{AT}"]) for kind, values in data["uring"].items()},
+            supervisor_saves=(
+                float(data["supervisor"]["saved"]["low"]),
+                float(data["supervisor"]["saved"]["high"]),
+            ),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -94,6 +120,10 @@ def of_this_machine() -> Saved | None:
 
 def _range(value: Mapping[str, float]) -> Range:
     return Range(float(value["ns"]), float(value["low"]), float(value["high"]))
+
+
+def _by_n(values: Mapping[str, Mapping[str, float]]) -> Mapping[int, Range]:
+    return {int(n.removeprefix("n")): _range(value) for n, value in values.items()}
 
 
 def _processor() -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from trapless.report import readme
 from trapless.results import estimate_file
 from trapless.stat import stat_text
 
@@ -21,15 +19,19 @@ SAVED: dict[str, Any] = {
         "processor": estimate_file._processor(),
         "hypervisor": "KVM",
         "kernel": os.uname().release,
+        "clock_ghz": 4.0,
     },
     "trap": {"ns": 82.4, "low": 80.0, "high": 90.0},
     "calls": {
         "getppid": {
             "title": "getppid",
             "plain": {"ns": 100.0, "low": 99.0, "high": 101.0},
+            "batch": {"n32": {"ns": 45.0, "low": 40.0, "high": 50.0}},
             "saved": {"n32": {"ns": 55.0, "low": 50.0, "high": 60.0}},
         }
     },
+    "uring": {"uring.nop": {"n32": {"ns": 70.0, "low": 69.0, "high": 71.0}}},
+    "supervisor": {"saved": {"low": 20.0, "high": 60.0}},
 }
 
 
@@ -45,7 +47,7 @@ def test_the_last_estimate_of_this_machine_is_found() -> None:
     found = estimate_file.of_this_machine()
     assert found is not None
     assert found.trap.ns == 82.4
-    assert found.calls["getppid"][2].high == 60.0
+    assert found.calls["getppid"].saved[32].high == 60.0
     line = stat_text.own_trap(SimpleNamespace(entries=4612), found)  # type: ignore[arg-type]
     assert "4,612 crossings take 380 us (370 to 420)" in line
 
@@ -63,11 +65,3 @@ def test_a_damaged_one_is_none(cache: Path, content: str) -> None:
     cache.mkdir()
     (cache / estimate_file.NAME).write_text(content)
     assert estimate_file.of_this_machine() is None
-
-
-def test_the_readme_calls_it_an_estimate(tmp_path: Path) -> None:
-    (tmp_path / estimate_file.NAME).write_text(json.dumps(SAVED))
-    (words, _) = readme._estimate(SimpleNamespace(directory=tmp_path), "results")  # type: ignore[arg-type]
-    assert "**an estimate**" in words
-    assert "a trap takes 82 ns (80 to 90)" in words
-    assert "getppid 100 ns, less 55 (55%)" in words
