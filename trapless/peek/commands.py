@@ -202,7 +202,7 @@ def shell(code: str | None) -> None:
     trapless peek shell -c 'print([task.comm for task in for_each_task()])'
     """
     need("drgn", "the shell is one of its sessions")
-    from trapless.peek import shell as part
+    from trapless.peek.interop import shell as part
 
     sys.exit(part.run(machine(), code))
 

@@ -148,6 +148,9 @@ LOG_LINES_MAX, LOG_TEXT_BYTES_MAX = 1 << 17, 8 << 20
 for each byte, they are no longer than an answer."""
 DISK_REQUESTS_MAX = 1 << 16
 """Requests of one disk: its driver allows some hundred in each queue."""
+TABLE_PARTS_MAX, TABLE_DEPTH_MAX = 128, 80
+"""Parts of a table of symbols for other tools, and the depth of a type's description: stock kernels
+have a dozen of the first."""
 VERDICTS_MAX, EVIDENCE_MAX, NAMED_MAX = 100, 40, 4
 """Verdicts, the lines of evidence of each, and the threads that one sentence names."""
 
@@ -203,6 +206,7 @@ USER_FILE = Bound("reading the functions of a program", 0.5, 500_000, 64 << 20)
 MODULES = Bound("the walk of the list of modules", 4.0, 1_500_000, 64 << 20)
 LOG = Bound("reading the kernel's log", 4.0, 1_000_000, 256 << 20)
 DIAGNOSIS = Bound("the search for what hangs", 5.0, 4_000_000, 1 << 30)
+TABLE = Bound("describing the kernel's types and symbols", 5.0, 4_000_000, 16 << 20)
 TYPES = Bound("the search for a member of a type", 2.0, 2_000_000, 16 << 20)
 
 

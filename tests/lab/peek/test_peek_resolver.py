@@ -25,8 +25,9 @@ from drgn.helpers.linux.printk import get_dmesg
 
 from tests.lab.command import COMMAND, LIMIT_S, wait_until
 from tests.lab.peek.watched_guest import folder_of_memory, peek, started_by
-from trapless.peek.check.drgn_program import VARIABLES, program
+from trapless.peek.interop.drgn_program import program
 from trapless.peek.machines import Image, Machine
+from trapless.peek.sandbox.variables import VARIABLES
 from trapless.vm import lab
 
 pytestmark = pytest.mark.timeout(2 * LIMIT_S)
@@ -115,7 +116,7 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
             ],
             "run queues": [target.percpu("runqueues", cpu) + running for cpu in target.cpus_online],
             "kernel's log": get_dmesg(prog).decode(),
-            "variables": [str(prog[name].type_) for name in VARIABLES if target.has_symbol(name)],
+            "variables": [str(prog[name].type_) for name in VARIABLES if name in prog],
             "init's stack": str(prog.stack_trace(find_task(prog, 1))),
             "offsets": [
                 (

@@ -27,8 +27,8 @@ from tests.lab.peek.watched_guest import (
     recording,
 )
 from trapless.base.console import Silent
-from trapless.peek.check.drgn_program import program
 from trapless.peek.check.register_stacks import NOT_UNWOUND, Unwinder
+from trapless.peek.interop.drgn_program import program
 from trapless.peek.kernel.kernel_stacks import Ending, ThreadStack
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.client import open_target

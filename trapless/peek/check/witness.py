@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from trapless.peek.check.bounds import bounds
-from trapless.peek.check.drgn_program import program
 from trapless.peek.check.register_stacks import Stack, Unwinder
 from trapless.peek.errors import PeekError
+from trapless.peek.interop.drgn_program import program
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling import probes, tier0, tier1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trapless.peek.commands import machine, target_argument, target_options
+from trapless.peek.errors import PeekError
 
 if TYPE_CHECKING:
     from trapless.peek.emulator import Emulator
@@ -33,6 +34,15 @@ def _monitor(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         type=click.Path(path_type=Path),
         metavar="SOCKET",
         help=f"Stop the VM by its monitor for a moment, to see {purpose} (as for check).",
+    )
+
+
+def _new_file(option: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        f"--{option}",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help=f"Write {what} into a new file.",
     )
 
 
@@ -156,30 +166,40 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
 @click.command()
 @target_argument
 @target_options
-@click.option(
-    "--core",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    required=True,
-    help="Write an ELF core in the layout of /proc/vmcore into FILE, which must not be there.",
-)
-def export(core: Path) -> None:
-    """Write the memory of a machine as a file for other tools.
+@_new_file("core", "an ELF core in the layout of /proc/vmcore")
+@_new_file("isf", "a symbol table for volatility3")
+@_new_file("symbols", "code, symbols and types for gdb, as an ELF file,")
+def export(core: Path | None, isf: Path | None, symbols: Path | None) -> None:
+    """Write files for other tools from the memory of a machine. None may be there yet.
 
     The core has what QEMU's dumps lack: the kernel's VMCOREINFO note and virtual addresses. So
     makedumpfile, drgn and crash take it; some of them need the kernel's debug symbols, too. It has
     the CPUs' registers if its source is an image that has them. A machine that runs changes its
     memory meanwhile: stop it first, for example by `virsh suspend`.
 
+    The symbol table serves all memories of the same kernel, and is packed if its name ends in .xz.
+    Put it into a folder called linux, and give volatility3 the folder around that. The file for gdb
+    has the addresses of this run. Neither needs debug symbols.
+
     \b
     trapless peek export --core /var/tmp/web.core --vm web
     trapless peek export --core web.vmcore web.migration && makedumpfile -d 31 web.vmcore small
+    mkdir -p tables/linux && trapless peek export --isf tables/linux/web.json.xz web.core
+    vol -s tables -f web.core linux.pslist
+    trapless peek export --symbols web.elf --core web.vmcore web.core && gdb web.elf web.vmcore
     """
-    from trapless.peek.diagnosis import core_writer
+    from trapless.peek.interop import core_writer, elf_symbols, symbol_table
 
+    if core is isf is symbols is None:
+        raise PeekError("name at least one file: --core, --isf or --symbols FILE", status=2)
     with _opened() as (target, _, _):
-        size = core_writer.write(target, core)
-    click.echo(f"{size >> 20} MiB of memory: {core}", err=True)
+        if core is not None:
+            size = core_writer.write(target, core)
+            click.echo(f"{size >> 20} MiB of memory: {core}", err=True)
+        if isf is not None:
+            click.echo(f"{symbol_table.write(target, isf):,} symbols: {isf}", err=True)
+        if symbols is not None:
+            click.echo(f"{elf_symbols.write(target, symbols):,} symbols: {symbols}", err=True)
 
 
 @click.command()

@@ -180,7 +180,14 @@ class Btf:
         return starts
 
     def _kind(self, number: int) -> int:
-        return int(self._words[self._starts[number] + 1] >> KIND_SHIFT & KIND_MASK)
+        return self.heading(number)[0]
+
+    def heading(self, number: int) -> tuple[int, int, int]:
+        """The kind of a type, the offset of its name among the names, and its `size`: what Type
+        has, for a look at all types."""
+        start = self._starts[number]
+        kind = int(self._words[start + 1] >> KIND_SHIFT & KIND_MASK)
+        return kind, self._words[start], self._words[start + 2]
 
     def string(self, offset: int) -> GuestText:
         """The name at an offset among the names."""

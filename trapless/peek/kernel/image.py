@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -129,6 +130,11 @@ def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage
     if loose:  # a kernel with the boot parameter mem= uses less than there is
         return min(loose, key=lambda pair: pair[0])[1]
     raise BootingError(finds.none_fits(layouts[0])) from finds.failures[0]
+
+
+def described(memory: Memory, info: Vmcoreinfo) -> KernelImage:
+    """The kernel that a note describes, which is known without a search."""
+    return _verified(memory, info, _Tables(FileStore()))
 
 
 class _Finds:
@@ -296,10 +302,23 @@ def _by_form(memory: Memory, stext: int, image_shift: int) -> dict[str, int]:
         start = virtual + image_shift
         for region in memory.regions():
             if region.start <= start < region.end:
-                return memory.read(start, min(length, region.end - start))
+                return _beginning(memory, start, min(length, region.end - start))
         return b""
 
     return kallsyms_search.find(read, stext & ~(IMAGE_ALIGNED - 1))
+
+
+def _beginning(memory: Memory, start: int, length: int) -> bytes:
+    """The memory from an address on, up to a page that is not there: not every source of memory
+    knows its end."""
+    try:
+        return memory.read(start, length)
+    except PeekError:
+        data = b""
+        with suppress(PeekError):
+            while len(data) < length:
+                data += memory.read(start + len(data), PAGE_BYTES)
+        return data[:length]
 
 
 def _build_id(image: KernelImage) -> str:

@@ -422,6 +422,18 @@ class SandboxedTarget(Target):
             if user < len(users)
         ]
 
+    def isf(self, section: str, start: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+        """A part of a symbol table for volatility3, as isf.py makes it."""
+        following, entries = self._resolver.ask("isf", section, start)
+        return following, [(str(name), entry) for name, entry in entries]
+
+    def module_symbols(
+        self,
+    ) -> list[tuple[str, list[tuple[int, int]], list[tuple[int, GuestText]]]]:
+        """The name, the (address, length) of each part, and the symbols of each module."""
+        found = self._resolver.ask("module_symbols")
+        return [(str(name), spans, symbols) for name, spans, symbols in found]
+
     def log(self, after: int = -1) -> Log:
         """The records of the kernel's log after the one with that sequence number."""
         left_out, rows = self._resolver.ask("log", after)

@@ -114,6 +114,18 @@ def row(*forms: Form) -> Form:
     return check
 
 
+def described(value: object, depth: int = limits.TABLE_DEPTH_MAX) -> Any:
+    """An object of JSON whose names and texts are visible, not nested too deeply: an entry of a
+    table for other tools."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return number(I64_MIN, U64_MAX)(value)
+    if isinstance(value, dict) and depth:
+        return {str(text(key)): described(one, depth - 1) for key, one in value.items()}
+    return str(text(value))
+
+
 ADDRESS = number(0, U64_MAX)
 PID = number(-(1 << 31), (1 << 31) - 1)
 
@@ -216,6 +228,15 @@ ANSWERS: Mapping[str, Form] = {
             row(ADDRESS, ADDRESS, number(0, 7), several(text, limits.LOG_LINES_MAX)),
             limits.LOG_LINES_MAX,
         ),
+    ),
+    "isf": row(number(0, limits.SYMBOLS_MAX), several(row(text, described), 1 << 17)),
+    "module_symbols": several(
+        row(
+            text,
+            several(row(ADDRESS, ADDRESS), limits.MODULE_SECTIONS_MAX),
+            several(row(ADDRESS, text), limits.MODULE_SYMBOLS_TOTAL_MAX),
+        ),
+        limits.MODULES_MAX,
     ),
     "processes": several(
         row(*(PID, PID, text, U63, number(0, limits.CPUS_MAX)), *(text, text, text)),

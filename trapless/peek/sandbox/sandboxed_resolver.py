@@ -24,6 +24,7 @@ from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
 from trapless.peek.kernel.memory import FileMemory, Memory, RawFile, Region
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
+from trapless.peek.sandbox import isf
 from trapless.peek.sandbox.messages import receive, send
 
 INPUT, OUTPUT = 0, 1
@@ -227,6 +228,17 @@ def _cpu_stacks(target: Target, registers: Sequence[Any]) -> object:
     return [*users.tables(), cpus]
 
 
+def _module_symbols(target: Target) -> object:
+    return [
+        [
+            str(one.name),
+            one.spans,
+            [[at, str(name)] for at, name in zip(one.addresses, one.names, strict=True)],
+        ]
+        for one in target.modules
+    ]
+
+
 def _log(target: Target, after: int) -> object:
     log = printk_ring.read(target, after)
     records = [
@@ -286,6 +298,8 @@ QUESTIONS: dict[str, Callable[..., object]] = {
     "threads": _threads,
     "thread_stacks": _thread_stacks,
     "cpu_stacks": _cpu_stacks,
+    "isf": isf.part,
+    "module_symbols": _module_symbols,
     "log": _log,
     "processes": _processes,
     "look": _look,

@@ -16,8 +16,8 @@ from tests.unit.peek.kernel import image_writers
 from tests.unit.peek.kernel.image_writers import IMAGES, REGISTER_VALUES
 from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.peek import limits
-from trapless.peek.diagnosis import core_writer
 from trapless.peek.errors import WAIT, PeekError
+from trapless.peek.interop import core_writer
 from trapless.peek.kernel.memories import formats, unpacker, unpacking
 from trapless.peek.kernel.memories.formats import Kind
 from trapless.peek.kernel.memories.images import open_memory, open_ram

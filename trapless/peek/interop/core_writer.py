@@ -64,7 +64,7 @@ def write(target: Target, path: Path) -> int:
         size = stop - begin
         virtual = target.direct_map + begin & MASK
         segments.append((PT_LOAD, 7, at, virtual, begin, size, size, 0))
-    with _created(path) as file:
+    with created(path) as file:
         _head(file, segments)
         file.seek(notes_at)
         file.write(notes)
@@ -75,9 +75,9 @@ def write(target: Target, path: Path) -> int:
 
 
 @contextmanager
-def _created(path: Path) -> Iterator[BinaryIO]:
-    """A new file for its owner alone: it gets all that the machine knows, as passwords and keys. It
-    is removed where the block fails or is interrupted."""
+def created(path: Path) -> Iterator[BinaryIO]:
+    """A new file for its owner alone: it may get all that the machine knows, as passwords and keys.
+    It is removed where the block fails or is interrupted."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     remedy = "name a file that is not there, in a folder that you may write to"
     created = False

@@ -13,12 +13,12 @@ import pytest
 from tests.unit.peek import toy_kernel
 from tests.unit.peek.toy_kernel import MODULES_VIRTUAL, ToyKernel
 from trapless.peek import commands
-from trapless.peek.check.drgn_program import program
+from trapless.peek.interop.drgn_program import program
 from trapless.peek.kernel.target import Target
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LAUNCHER = ROOT / "bin" / "trapless"
 
 

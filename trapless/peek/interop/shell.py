@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless peek shell`: opens a drgn session on a running kernel.
 
-Owns the beginning of the session and the names in it. check/drgn_program.py gives drgn its view of
+Owns the beginning of the session and the names in it. drgn_program.py gives drgn its view of
 the target.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import drgn
 import drgn.cli
 
-from trapless.peek.check.drgn_program import program
 from trapless.peek.errors import PeekError
+from trapless.peek.interop.drgn_program import program
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 

@@ -2,13 +2,12 @@
 """Makes a target a drgn program, so that the debugger's helpers work without debug symbols.
 
 Owns the translation of what the target carries into what drgn asks for: BTF into types, kallsyms
-into symbols, and a table of variables whose types only the source has. Local variables of functions
-and line numbers need DWARF, which no kernel carries.
+into symbols. variables.py has the types of variables that only the source has. Local variables of
+functions and line numbers need DWARF, which no kernel carries.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,59 +16,7 @@ import drgn
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Btf, Kind, Type
 from trapless.peek.kernel.target import Target
-
-# BTF has the types of per-CPU variables only. These are the types of other variables that drgn's
-# helpers and people ask for. A kernel may lack some; a number of elements may be a constant's name.
-_NAMES = {
-    "unsigned long": (
-        "max_low_pfn min_low_pfn page_offset_base sysctl_overcommit_kbytes tainted_mask "
-        "vmalloc_base vmemmap_base"
-    ),
-    "struct list_head": (
-        "modules net_namespace_list pci_root_buses slab_caches super_blocks vmap_area_list"
-    ),
-    "int": "hugetlb_max_hstate nr_irqs nr_threads sysctl_overcommit_ratio",
-    "struct idr": "btf_idr link_idr map_idr prog_idr",
-    "unsigned int": "nr_cpu_ids nr_node_ids nr_vmap_nodes vmap_zone_size",
-    "struct cpumask": "__cpu_online_mask __cpu_possible_mask __cpu_present_mask",
-    "struct kset *": "bus_kset class_kset slab_kset",
-    "atomic_long_t": "_totalram_pages nr_swap_pages",
-    "struct bus_type": "memory_subsys pci_bus_type",
-    "atomic_long_t [NR_VM_NODE_STAT_ITEMS]": "vm_node_stat",
-    "atomic_long_t [NR_VM_ZONE_STAT_ITEMS]": "vm_zone_stat",
-    "char *": "saved_command_line",
-    "char [512]": "linux_banner",
-    "gate_desc [256]": "idt_table",
-    "long": "total_swap_pages",
-    "nodemask_t [NR_NODE_STATES]": "node_states",
-    "struct cgroup_root": "cgrp_dfl_root",
-    "struct class": "block_class",
-    "struct hstate [2]": "hstates",
-    "struct ipc_namespace": "init_ipc_ns",
-    "struct kmem_cache *": "task_struct_cachep",
-    "struct maple_tree": "sparse_irqs",
-    "struct mem_section **": "mem_section",
-    "struct memblock": "memblock",
-    "struct mm_struct": "init_mm",
-    "struct mod_tree_root": "mod_tree",
-    "struct net": "init_net",
-    "struct percpu_counter": "vm_committed_as",
-    "struct pglist_data *[1024]": "node_data",
-    "struct pid_namespace": "init_pid_ns",
-    "struct printk_ringbuffer *": "prb",
-    "struct rb_root": "vmap_area_root",
-    "struct super_block *": "blockdev_superblock",
-    "struct task_group": "root_task_group",
-    "struct task_struct": "init_task",
-    "struct uts_namespace": "init_uts_ns",
-    "struct vmap_node *": "vmap_nodes",
-    "struct xarray": "irq_desc_tree",
-    "u64": "jiffies_64",
-    "unsigned long [3]": "avenrun",
-    "unsigned long [8192]": "__per_cpu_offset",
-}
-VARIABLES = {name: type_ for type_, names in _NAMES.items() for name in names.split()}
-_CONSTANT = re.compile(r"\[([A-Z_]+)\]")
+from trapless.peek.sandbox.variables import VARIABLES, with_values
 
 INT_SIGNED, INT_BOOL = 1, 4  # encodings of BTF's INT
 
@@ -86,15 +33,23 @@ def program(target: Target) -> drgn.Program:
     for region in target.memory.regions():
         prog.add_memory_segment(region.start, region.length, _reader(target), physical=True)
     prog.set_linux_kernel_custom(text, True)
-    types = _Types(prog, target.btf)
-    prog.register_type_finder("trapless", types.find, enable_index=0)
-    objects = _Objects(target, types)
-    prog.register_object_finder("trapless", objects.find, enable_index=0)
-    prog.register_symbol_finder("trapless", _symbol_finder(target), enable_index=0)
-    # With it, drgn unwinds stacks by the ORC tables that are in the target's memory.
-    kernel = prog.main_module("kernel", create=True)
-    kernel.address_range = target.symbol("_text"), target.symbol("_end")
+    finders = Finders(prog, target)
+    prog.register_type_finder("trapless", finders.type, enable_index=0)
+    prog.register_object_finder("trapless", finders.object, enable_index=0)
+    prog.register_symbol_finder("trapless", finders.symbols, enable_index=0)
     return prog
+
+
+class Finders:
+    """Finds for a program what it asks its target for: types, objects and symbols."""
+
+    def __init__(self, prog: drgn.Program, target: Target) -> None:
+        types = _Types(prog, target.btf)
+        self.type, self.object = types.find, _Objects(target, types).find
+        self.symbols = _symbol_finder(target)
+        # With it, drgn unwinds stacks by the ORC tables that are in the target's memory.
+        kernel = prog.main_module("kernel", create=True)
+        kernel.address_range = target.symbol("_text"), target.symbol("_end")
 
 
 def _reader(target: Target) -> Callable[[int, int, int, bool], bytes]:
@@ -259,22 +214,15 @@ class _Objects:
             for number in self._types.btf.find(Kind.VAR, name):
                 return drgn.Object(prog, self._types.make(number), address=address)
             if name in VARIABLES:
-                return drgn.Object(prog, self._type_text(VARIABLES[name]), address=address)
+                try:
+                    text = with_values(VARIABLES[name], self._types.btf)
+                    return drgn.Object(prog, text, address=address)
+                except LookupError:  # this kernel has another type for it
+                    return None
         if flags & drgn.FindObjectFlags.FUNCTION:
             for number in self._types.btf.find(Kind.FUNC, name):
                 return drgn.Object(prog, self._types.make(number), address=address)
         return None
-
-    def _type_text(self, text: str) -> str:
-        """The text of a type, with this kernel's value in the place of a constant's name."""
-
-        def value(match: re.Match[str]) -> str:
-            constant = self._types.btf.enumerator(match[1])
-            if constant is None:
-                raise LookupError(f"the target's kernel has no {match[1]}")
-            return f"[{constant[1]}]"
-
-        return _CONSTANT.sub(value, text)
 
 
 def _symbol_finder(target: Target) -> Callable[..., Sequence[drgn.Symbol]]:
