@@ -166,7 +166,7 @@ sanitized:
 
 checked: $(LIBRARIES) $(UNIT_RUN)
 
-.PHONY: unit-programs workloads
+.PHONY: unit-programs workloads examples arm64
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
 workloads: $(filter $(PYTHON_COPY),$(LIBRARIES)) # the experiment files counts it
 workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) ## build the examples, and what experiments and stat run
@@ -176,6 +176,12 @@ unit-programs: $(UNIT_PROGRAMS)
 all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test programs
 
 lib: $(LIBRARIES) ## build libtrapless into build/lib
+
+examples: $(filter $(BUILD)/examples/%,$(PROGRAMS))
+
+arm64: ## cross-build libtrapless and the examples for arm64, into build/arm64 (gcc-aarch64-linux-gnu)
+	@$(MAKE) --no-print-directory -s -j2 BUILD=build/arm64 CC=aarch64-linux-gnu-gcc \
+		AR=aarch64-linux-gnu-ar lib examples
 
 # What `trapless` needs of this checkout, installed together under one folder: the package, the
 # module's source (built for each kernel when needed), the experiments and their programs.

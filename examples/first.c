@@ -2,6 +2,7 @@
 /*
  * A first program, which makes three system calls by one crossing into the kernel.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,7 +16,7 @@ int main(void)
 	if (tl_batch_create(&batch, 32, 0))
 		return 1;
 	int parent = TL_ADD(batch, SYS_getppid);
-	int status = TL_ADD(batch, SYS_stat, "/", &root);
+	int status = TL_ADD(batch, SYS_newfstatat, AT_FDCWD, "/", &root, 0);
 	int closed = TL_ADD(batch, SYS_close, -1);
 	int made = tl_batch_flush(batch);
 	printf("%d calls, %s\n", made, tl_batch_backend(batch) ? "one crossing" : "one by one");

@@ -14,12 +14,17 @@
 #define CALLS 1000000
 #define PROCESSES 64
 
-/* The privilege level that this code runs at: 3 in user mode, 0 in supervisor mode. */
+/*
+ * The privilege level that this code runs at: 3 in user mode, 0 in supervisor mode. On other
+ * processors than x86-64 there is no supervisor mode.
+ */
 static unsigned int privilege_level(void)
 {
-	unsigned int selector;
+	unsigned int selector = 3;
 
+#ifdef __x86_64__
 	__asm__ volatile("mov %%cs, %0" : "=r"(selector));
+#endif
 	return selector & 3;
 }
 

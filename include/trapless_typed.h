@@ -137,8 +137,10 @@ TL_TYPED3(madvise, void *, address, size_t, bytes, int, advice)
 
 /* ---- Names and attributes ---------------------------------------------------------------- */
 
+#ifdef __x86_64__	/* other architectures have newfstatat alone */
 TL_TYPED2(stat, const char *, path, struct stat *, stat)
 TL_TYPED2(lstat, const char *, path, struct stat *, stat)
+#endif
 TL_TYPED2(fstat, int, fd, struct stat *, stat)
 TL_TYPED4(newfstatat, int, dirfd, const char *, path, struct stat *, stat, int, flags)
 TL_TYPED5(statx, int, dirfd, const char *, path, int, flags, unsigned int, mask, struct statx *,
@@ -185,8 +187,10 @@ TL_TYPED3(getpeername, int, fd, struct sockaddr *, address, unsigned int *, byte
 
 TL_TYPED1(epoll_create1, int, flags)
 TL_TYPED4(epoll_ctl, int, epoll, int, operation, int, fd, struct epoll_event *, event)
+#ifdef __x86_64__
 TL_TYPED4(epoll_wait, int, epoll, struct epoll_event *, events, int, n, int, timeout_ms)
 TL_TYPED3(poll, struct pollfd *, fds, unsigned int, n, int, timeout_ms)
+#endif
 TL_TYPED2(eventfd2, unsigned int, value, int, flags)
 TL_TYPED2(clock_gettime, int, clock, struct timespec *, now)
 TL_TYPED2(nanosleep, const struct timespec *, time, struct timespec *, left)

@@ -46,7 +46,8 @@ int tl_descriptor_keep(long fd)
 int tl_device_open(void)
 {
 	struct stat st;
-	long result = raw_syscall(SYS_stat, (uintptr_t)TL_DEVICE, (uintptr_t)&st, 0, 0, 0, 0);
+	long result = raw_syscall(SYS_newfstatat, (uint64_t)AT_FDCWD, (uintptr_t)TL_DEVICE,
+				  (uintptr_t)&st, 0, 0, 0);
 
 	if (result < 0)
 		return (int)result;

@@ -2,8 +2,8 @@
 """Which system calls may be wrapped, and why the others may not: `trapless doctor --calls`.
 
 The rows are those of include/uapi/linux/trapless_calls.h, the one table that the module and the
-library are compiled with; this file reads it as text. It owns how rows are read, selected and
-shown.
+library are compiled with; this file reads it as text, with the numbers of one architecture. It owns
+how rows are read, selected and shown.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import fnmatch
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -31,9 +32,12 @@ COMPOUND = "compound"
 """The word that selects the requests which are no system calls."""
 ROW = re.compile(
     r"(TL_ANY|TL_HOT|TL_NULL_MASK|TL_SELF_VALUE|TL_BATCH_ONLY|TL_REFUSED)"
-    r"\((\w+), (\d+)(?:, ([0-5])(, 0x[0-9a-f]+, 0x[0-9a-f]+)?)?"
-    r'(?:, "((?:[^"\\]|\\.)*)")?\)'
+    r"\((?P<name>\w+), (?:TL_BY_ARCH\((?P<x86>\d+), (?P<arm>\d+)\)|(?P<nr>\d+))"
+    r"(?P<argument>, [0-5](?P<value>, 0x[0-9a-f]+, 0x[0-9a-f]+)?)?"
+    r'(?:, "(?P<why>(?:[^"\\]|\\.)*)")?\)'
 )
+X86_ALONE = "#ifdef __x86_64__", "#endif"
+"""The lines around the rows of calls that only x86-64 has."""
 
 
 class CallClass(enum.Enum):
@@ -72,7 +76,7 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Call:
-    """One row: a system call of the x86-64 table, and the reason why it is restricted."""
+    """One row: a system call, its number, and the reason why it is restricted."""
 
     nr: int
     name: str
@@ -90,37 +94,55 @@ class CompoundCall:
     reason: str
 
 
-def parse(text: str, where: str = HEADER) -> list[Call]:
-    """Every row of the table. A line that begins like a row and is malformed is an error."""
-    calls: list[Call] = []
+def parse(text: str, where: str = HEADER, machine: str = "x86_64") -> list[Call]:
+    """Every row of the table that the architecture `machine` (as uname says it) has, by number.
+
+    A row may go on in the next line. A line that begins like a row and is malformed is an error.
+    """
+    calls: dict[int, Call] = {}
+    begin, last, skips, of_x86 = "", -1, False, False
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith("TL_"):
+        if line in X86_ALONE:
+            of_x86, last = line == X86_ALONE[0], -1
+            skips = of_x86 and machine != "x86_64"
+        if not begin and not line.startswith("TL_"):
             continue
-        row = ROW.fullmatch(line.strip())
+        begin += line.strip()
+        if begin.endswith(","):
+            begin += " "
+            continue
+        row, begin, shown = ROW.fullmatch(begin), "", begin
         if (
             row is None
-            or (row[1] in ("TL_ANY", "TL_HOT")) != (row[6] is None)
-            or (row[1] in ("TL_NULL_MASK", "TL_SELF_VALUE")) != (row[4] is not None)
-            or (row[1] == "TL_SELF_VALUE") != (row[5] is not None)
+            or (row[1] in ("TL_ANY", "TL_HOT")) != (row["why"] is None)
+            or (row[1] in ("TL_NULL_MASK", "TL_SELF_VALUE")) != (row["argument"] is not None)
+            or (row[1] == "TL_SELF_VALUE") != (row["value"] is not None)
         ):
-            raise TraplessError(f"{where}, line {number}: not a row of the table: {line.strip()}")
-        reason = re.sub(r"\\(.)", r"\1", row[6] or "")
-        call = Call(int(row[3]), row[2], MACROS[row[1]], reason)
-        if calls and call.nr <= calls[-1].nr:
+            raise TraplessError(f"{where}, line {number}: not a row of the table: {shown}")
+        order = int(row["nr"] or row["x86"])
+        if order <= last:
             raise TraplessError(
-                f"{where}, line {number}: {call.name} ({call.nr}) stands after {calls[-1].nr}"
+                f"{where}, line {number}: {row['name']} ({order}) stands after {last}"
             )
-        calls.append(call)
+        last = order
+        if skips:
+            continue
+        nr = int(row["arm"]) if row["arm"] and machine == "aarch64" else order
+        if nr in calls:
+            name = calls[nr].name
+            raise TraplessError(f"{where}, line {number}: {row['name']} has the number of {name}")
+        reason = re.sub(r"\\(.)", r"\1", row["why"] or "")
+        calls[nr] = Call(nr, row["name"], MACROS[row[1]], reason)
     if not calls:
         raise TraplessError(f"{where} holds no row of the table")
-    return calls
+    return [calls[nr] for nr in sorted(calls)]
 
 
-def load() -> list[Call]:
-    """All rows of the table that this installation was built with."""
+def load(machine: str = "") -> list[Call]:
+    """All rows of the installed table for an architecture, as uname says it; else for this one."""
     path = header_path(HEADER)
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
+        return parse(path.read_text(encoding="utf-8"), str(path), machine or platform.machine())
     except (OSError, UnicodeDecodeError) as error:
         raise TraplessError(f"{path}: cannot be read: {error}") from error
 

@@ -234,7 +234,7 @@ static bool spin(const struct tl_psc *psc, uint32_t bell)
 		for (unsigned int i = 0; i < SPINS_PER_CLOCK; i++) {
 			if (load(&psc->bell) != bell)
 				return true;
-			__builtin_ia32_pause();
+			spin_hint();
 		}
 	} while (tl_psc_now_ns() < end_ns);
 	return false;

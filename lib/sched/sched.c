@@ -206,7 +206,7 @@ static void look_queue(struct tl_sched *sched, int timeout_ms)
 	tl_batch_barrier(sched->head.batch);
 	sched->own_calls++;
 	sched->look = sched->head.batch->next;
-	TL_CALL(sched, NULL, &events->looked, SYS_epoll_wait, events->set.fd, events->found,
+	TL_CALL(sched, NULL, &events->looked, SYS_EPOLL_WAIT, events->set.fd, events->found,
 		EVENTS_FOUND_MAX, timeout_ms);
 }
 
@@ -215,7 +215,7 @@ static void look_make(struct tl_sched *sched, int timeout_ms)
 	struct events *events = &sched->events;
 
 	sched->own_crossings++;
-	events->looked = raw_syscall(SYS_epoll_wait, (uint64_t)events->set.fd,
+	events->looked = raw_syscall(SYS_EPOLL_WAIT, (uint64_t)events->set.fd,
 				     (uintptr_t)events->found, EVENTS_FOUND_MAX,
 				     (uint64_t)(int64_t)timeout_ms, 0, 0);
 }

@@ -3,6 +3,7 @@
  * A scheduler from what a program asks for to its end, and its statistics. It runs nothing: that is
  * the business of sched.c.
  */
+#include "../enter.h"
 #include "state.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ static uint64_t own_calls_queued(const struct tl_sched *sched)
 	uint64_t epoll_fd = (uint64_t)sched->events.set.fd, n = 0;
 
 	for (; request != batch->next; request++)
-		n += (request->nr == SYS_epoll_ctl || request->nr == SYS_epoll_wait) &&
+		n += (request->nr == SYS_epoll_ctl || request->nr == SYS_EPOLL_WAIT) &&
 		     request->args[0] == epoll_fd &&
 		     (!sched->unordered || request->state == TL_SUBMITTED);
 	return n;

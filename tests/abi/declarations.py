@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from trapless import calls
+
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ROOT / "include/uapi/linux"
 CRATE = "lib/bindings/rust/src"
@@ -123,10 +125,9 @@ def for_rust(path: str) -> str:
 
 def numbers_for_rust(path: str) -> str:
     """The number of each system call."""
-    table = (TABLES / "trapless_calls.h").read_text()
-    rows = re.findall(r"^TL_\w+\((\w+), (\d+)", table, re.M)
     text = head(path, "pub const")
-    return text + "".join(f"pub const {name.upper()}: u32 = {nr};\n" for name, nr in rows)
+    rows = calls.load("x86_64")
+    return text + "".join(f"pub const {row.name.upper()}: u32 = {row.nr};\n" for row in rows)
 
 
 MADE: dict[str, Callable[[str], str]] = {

@@ -93,6 +93,7 @@ static inline void *shared_memory(size_t bytes)
 	return MUST(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 }
 
+#ifdef __x86_64__
 static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, long a5)
 {
 	register long r10 __asm__("r10") = a3;
@@ -106,6 +107,24 @@ static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, lo
 			 : "rcx", "r11", "memory");
 	return result;
 }
+#else
+static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, long a5)
+{
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0") = a0;
+	register long x1 __asm__("x1") = a1;
+	register long x2 __asm__("x2") = a2;
+	register long x3 __asm__("x3") = a3;
+	register long x4 __asm__("x4") = a4;
+	register long x5 __asm__("x5") = a5;
+
+	__asm__ volatile("svc #0"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			 : "memory");
+	return x0;
+}
+#endif
 
 /* sys(nr, up to six arguments): the call itself, result or -errno, no library between. */
 #define SYS_PAD(nr, a0, a1, a2, a3, a4, a5, ...)				\

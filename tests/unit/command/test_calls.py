@@ -41,6 +41,22 @@ def test_rows_are_read():
     ]
 
 
+def test_an_architecture_has_its_own_numbers_and_calls():
+    rows = """\
+TL_ANY(read, TL_BY_ARCH(0, 63))
+TL_REFUSED(execve, TL_BY_ARCH(59, 221),
+\t"replaces the program")
+#ifdef __x86_64__
+TL_ANY(open, 2)
+#endif
+"""
+    read, execve = calls.parse(rows, machine="aarch64")
+    assert (read.nr, execve.nr, execve.reason) == (63, 221, "replaces the program")
+    assert [call.nr for call in calls.parse(rows)] == [0, 2, 59]
+    with pytest.raises(TraplessError, match="line 2: write has the number of read"):
+        calls.parse("TL_ANY(read, 3)\nTL_ANY(write, TL_BY_ARCH(4, 3))\n", machine="aarch64")
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -75,9 +75,9 @@ static void words_are_read_and_written(void)
 	*last = 5;
 	TL_ADD(batch, TL_NR_STORE, &word, 7);
 	TL_ADD(batch, TL_NR_INCREASE, &word, 2);
-	TL_ADD(batch, SYS_dup2 | TL_WORD32(0) | TL_WORD64(1), &half, last);
-	TL_ADD(batch, SYS_dup2 | TL_WORD64(0), page + 4092, 1);
-	TL_ADD(batch, SYS_dup2 | TL_WORD64(0), 8, 1);
+	TL_ADD(batch, SYS_dup3 | TL_WORD32(0) | TL_WORD64(1), &half, last);
+	TL_ADD(batch, SYS_dup3 | TL_WORD64(0), page + 4092, 1);
+	TL_ADD(batch, SYS_dup3 | TL_WORD64(0), 8, 1);
 	TL_ADD(batch, TL_NR_INCREASE, page + 4092, 1);
 	TL_ADD(batch, TL_NR_STORE, (uintptr_t)&constant, 1);
 	TL_ADD(batch, TL_NR_STORE, NULL, 1);

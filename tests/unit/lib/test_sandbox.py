@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
-import re
 import struct
 import subprocess
 from collections.abc import Callable
@@ -20,17 +19,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_c_programs import SKIPPED, programs
+from trapless import calls
 
 ROOT = Path(__file__).resolve().parents[3]
 PROFILE = json.loads((ROOT / "tests/data/docker_seccomp.json").read_text())
-NUMBERS = {
-    name: int(number)
-    for name, number in re.findall(
-        r"^TL_[A-Z_]+\((\w+), (\d+)",
-        (ROOT / "include/uapi/linux/trapless_calls.h").read_text(),
-        re.MULTILINE,
-    )
-}
+NUMBERS = {call.name: call.nr for call in calls.load()}
 STRICTER = (
     *("process_vm_readv", "process_vm_writev", "membarrier", "rseq", "userfaultfd"),
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),

@@ -112,7 +112,6 @@ static void sockets_carry_messages(void)
 	int ends[2], epoll, number = 0;
 	unsigned int bytes = sizeof(number);
 	struct msghdr message = { 0 };
-	struct pollfd ready;
 	char text[8] = "";
 
 	tl_add_socketpair(batch, AF_UNIX, SOCK_STREAM, 0, ends);
@@ -120,11 +119,15 @@ static void sockets_carry_messages(void)
 	CHECK_EQ(one(tl_add_sendto(batch, ends[0], "text", 4, MSG_NOSIGNAL, NULL, 0)), 4);
 	epoll = (int)one(tl_add_epoll_create1(batch, EPOLL_CLOEXEC));
 	tl_add_epoll_ctl(batch, epoll, EPOLL_CTL_ADD, ends[1], &event);
+#ifdef __x86_64__
 	tl_add_epoll_wait(batch, epoll, &event, 1, 0);
 	CHECK_EQ(made(), 1);
 	CHECK_EQ(event.data.u32, 5);
-	ready = (struct pollfd){ .fd = ends[1], .events = POLLIN };
+	struct pollfd ready = { .fd = ends[1], .events = POLLIN };
 	CHECK_EQ(one(tl_add_poll(batch, &ready, 1, 0)), 1);
+#else
+	made();
+#endif
 	CHECK_EQ(one(tl_add_recvfrom(batch, ends[1], text, 8, MSG_DONTWAIT, NULL, NULL)), 4);
 	CHECK(!strcmp(text, "text"));
 	CHECK_EQ(one(tl_add_sendmsg(batch, ends[0], &message, 0)), 0);

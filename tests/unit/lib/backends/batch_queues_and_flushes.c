@@ -63,7 +63,7 @@ static void refused_and_unknown_calls_are_answered(void)
 	struct tl_batch *batch = batch_new(ENTRIES);
 	struct tl_stats stats = { .size = sizeof(stats) };
 
-	TL_ADD(batch, SYS_fork);
+	TL_ADD(batch, SYS_clone);
 	TL_ADD(batch, 2000);
 	TL_ADD(batch, UINT32_MAX);
 	TL_ADD(batch, SYS_getppid);

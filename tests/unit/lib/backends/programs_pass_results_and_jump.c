@@ -119,7 +119,7 @@ static void wrong_requests_have_an_error(void)
 	for (int slot = error; slot < error + 4; slot++)
 		CHECK_EQ(result(batch, slot), -EFAULT);
 
-	TL_ADD(batch, SYS_fork | TL_WORD64(0), &word);
+	TL_ADD(batch, SYS_clone | TL_WORD64(0), &word);
 	TL_ADD(batch, 2000 | TL_WORD64(0), &word);
 	TL_ADD(batch, SYS_getppid | 1u << 25);
 	TL_ADD(batch, UINT32_MAX);

@@ -225,7 +225,8 @@ static void programs_run_among_other_calls(void)
 		int slot = tl_sched_reserve(sched, 3);
 
 		CHECK(slot >= 0);
-		CHECK_EQ(TL_CALL(sched, NULL, &files[i], SYS_open, paths[i & 1], 0), 0);
+		CHECK_EQ(TL_CALL(sched, NULL, &files[i], SYS_openat, AT_FDCWD,
+				 paths[i & 1], 0), 0);
 		CHECK_EQ(TL_CALL(sched, NULL, &lengths[i], SYS_read | TL_RESULT(0), slot, text,
 				 sizeof(text)), 0);
 		CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_close | TL_RESULT(0), slot), 0);

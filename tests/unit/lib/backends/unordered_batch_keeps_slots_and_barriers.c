@@ -204,7 +204,7 @@ static void odd_calls_and_bounds(void)
 	batch = batch_new_unordered(TL_UNORDERED_ENTRIES_MAX);
 	TL_ADD(batch, UINT32_MAX, UINT64_MAX);
 	TL_ADD(batch, SYS_getppid);
-	TL_ADD(batch, SYS_fork);
+	TL_ADD(batch, SYS_clone);
 	TL_ADD(batch, 100000);
 	CHECK_EQ(tl_batch_flush(batch), 4);
 	CHECK_EQ(tl_batch_result(batch, 0), -ENOSYS);
