@@ -42,7 +42,7 @@ UNIT_PROGRAMS =
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
 		awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 	@echo
 	@echo "  bin/trapless --help    the command itself"

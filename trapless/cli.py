@@ -20,6 +20,7 @@ import click
 from trapless import __version__, abi
 from trapless.abi import Mode
 from trapless.base import interrupts, statuses
+from trapless.base.architecture import AMD64, ARCHITECTURES
 from trapless.base.console import ConsoleProgress, TraplessError, printable
 from trapless.base.interrupts import Terminated
 from trapless.base.streams import ReaderLeftError, standard_streams
@@ -91,6 +92,13 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     help="A supported kernel by name (`trapless doctor` lists them), or the path of one.",
 )
 @click.option(
+    "--arch",
+    type=click.Choice(list(ARCHITECTURES)),
+    default=AMD64.name,
+    show_default=True,
+    help="The processor to emulate; COMMAND is a static program for it, or one of busybox's.",
+)
+@click.option(
     "--cpus",
     type=click.IntRange(1, 64),
     metavar="N",
@@ -144,6 +152,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def lab(
     kernel: str | None,
+    arch: str,
     cpus: int | None,
     memory: str,
     icount: bool,
@@ -175,7 +184,8 @@ def lab(
         if icount and host_root:
             progress.note(part.NOT_REPEATABLE)
         config = part.LabConfig(
-            kernel=default_kernel() if kernel is None else kernel,
+            kernel=default_kernel(arch) if kernel is None else kernel,
+            arch=ARCHITECTURES[arch],
             cpus=cpus,
             memory=memory,
             icount=icount,
@@ -318,11 +328,11 @@ def module_unload() -> None:
         module.unload(progress)
 
 
-def default_kernel() -> str:
-    """The default kernel: the first and oldest of the supported ones."""
+def default_kernel(arch: str = AMD64.name) -> str:
+    """The default kernel: the first and oldest of those for an architecture."""
     from trapless.stock import kernels
 
-    return kernels.SUPPORTED[0].name
+    return kernels.OF_OTHERS.get(arch, (kernels.SUPPORTED[0].name,))[0]
 
 
 cli.add_command(estimate)

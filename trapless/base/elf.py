@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import TraplessError
 
 if TYPE_CHECKING:
@@ -46,18 +47,19 @@ class Needs:
     runpath: tuple[str, ...]  # DT_RUNPATH
 
 
-def needs(path: Path) -> Needs:
-    """Read what the ELF file `path` asks for."""
+def needs(path: Path, arch: Architecture = AMD64) -> Needs:
+    """Read what the ELF file `path` asks for, which must be one for `arch`."""
     from elftools.common.exceptions import ELFError  # only here: many runs of the lab read no file
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
         try:
             elf = ELFFile(file)
-            if elf.header["e_machine"] != "EM_X86_64" or elf.elfclass != 64:
+            if elf.header["e_machine"] != arch.elf or elf.elfclass != 64:
+                wanted = "x86-64 (try --host-root)" if arch is AMD64 else arch.name
                 raise TraplessError(
                     f"{path} is a program for {elf.get_machine_arch()}, {elf.elfclass} bits; "
-                    "the lab copies only those for x86-64 (try --host-root)"
+                    f"the lab copies only those for {wanted}"
                 )
             return _read(elf)
         except (ELFError, *_DAMAGE) as error:
@@ -87,10 +89,17 @@ def _read(elf: ELFFile) -> Needs:
     )
 
 
-def dependencies(program: Path) -> list[Path]:
+def dependencies(program: Path, arch: Architecture = AMD64) -> list[Path]:
     """Every file that ld.so maps to start `program`, loader first. Symbolic links are not resolved:
     the loader of the guest will look for the same names.
     """
+    if arch.is_foreign:
+        if needs(program, arch).loader is not None or needs(program, arch).libraries:
+            raise TraplessError(
+                f"{program} needs shared libraries for {arch.name}, which this machine does not "
+                "have: link it with -static"
+            )
+        return []
     paths: dict[str, Path] = {}  # by the name asked for
     pending: list[tuple[Path, tuple[str, ...]]] = [(program, ())]  # with inherited DT_RPATH
     loader: Path | None = None

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trapless import abi, module
+from trapless.base.architecture import ARCHITECTURES
 from trapless.base.console import Silent, TraplessError
 from trapless.base.missing import remedy
 from trapless.base.paths import cache_dir, repo_root
@@ -294,6 +295,9 @@ def processor(_host: Host) -> Capability:
     """The architecture: the module supports x86-64 only."""
     machine = platform.machine()
     remedy = "an x86-64 machine; programs with libtrapless run here with plain calls"
+    reason = next((row.supervisor for row in ARCHITECTURES.values() if row.machine == machine), "")
+    if reason:
+        remedy += f". Supervisor mode is impossible here: {reason}"
     return Capability("x86-64", "x86-64", machine == "x86_64", machine, remedy)
 
 

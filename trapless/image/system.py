@@ -48,7 +48,7 @@ def make(
     tree.file("/init", guest_tree.init_program(progress), 0o755)
     for folder in ("/proc", "/sys", "/dev", "/run", "/results"):
         tree.directory(folder)
-    guest_tree.add_busybox(tree)
+    guest_tree.add_busybox(tree, progress)
     runtime.add(tree, python)
     drivers.add_at_hand(tree, kernel.modules_dir)
     tree.file(f"{HOME}/pyproject.toml", repo_root() / "pyproject.toml")

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import cache, tools
+from trapless.base import architecture, cache, tools
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir, repo_root
 from trapless.stock.kernel import Kernel
@@ -206,6 +206,9 @@ def _make(kernel: Kernel, box: Toolbox, source: Path) -> list[str]:
     if common is not None:
         argv += ["-f", box.inside(common), f"KBUILD_OUTPUT={box.inside(kernel.build_dir)}"]
     argv += [f"{variable}={name}" for variable, name in clang_tools(kernel).items()]
+    arch = architecture.named(kernel.arch)
+    if arch.is_foreign:
+        argv += [f"ARCH={arch.name}", f"CROSS_COMPILE={arch.triplet}-"]
     return [*argv, f"M={box.inside(source)}", NO_TYPE_INFORMATION, "modules"]
 
 
@@ -259,8 +262,8 @@ def compiler_name(kernel: Kernel) -> str:
     if variables.exists():
         match = re.search(r"\b(gcc-\d+|clang-\d+)\b", variables.read_text())
         if match:
-            return match.group(1)
-    return "gcc"
+            return architecture.named(kernel.arch).tool(match.group(1))
+    return architecture.named(kernel.arch).tool("gcc")
 
 
 def _compiler(kernel: Kernel) -> str:
@@ -268,10 +271,22 @@ def _compiler(kernel: Kernel) -> str:
     name = compiler_name(kernel)
     if kernel.build_root is None:
         names = [name, *clang_tools(kernel).values()]
-        needed = {tool: tool.removeprefix("ld.") for tool in names}
+        needed = {tool: _package(tool) for tool in names}
         tools.require_tools(needed, f"building a module for {kernel.release}")
         return "; ".join(compiler_version(tool) for tool in needed)
     return " ".join([name, *(f"{k}={v}" for k, v in sorted(kernel.provenance.items()))])
+
+
+def _package(tool: str) -> str:
+    """Debian's package of a compiler or linker, whose name it has, save for its prefix.
+
+    >>> _package("aarch64-linux-gnu-gcc-12")
+    'gcc-12-aarch64-linux-gnu'
+    """
+    for arch in architecture.ARCHITECTURES.values():
+        if tool.startswith(f"{arch.triplet}-"):
+            return f"{tool.removeprefix(f'{arch.triplet}-')}-{arch.triplet}"
+    return tool.removeprefix("ld.")
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from trapless.base import cache
+from trapless.base.architecture import AMD64
 from trapless.base.console import Progress, TraplessError
 
 RECORD = "kernel.json"
@@ -30,6 +31,7 @@ class Kernel:
     debug: bool = False
     provenance: dict[str, str] = field(default_factory=dict)  # packages, versions, sha256
     build_root: Path | None = None  # modules are built inside this root, with its own tools
+    arch: str = AMD64.name
 
 
 def save(kernel: Kernel, folder: Path) -> None:

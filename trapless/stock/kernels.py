@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trapless.base import cache, tools
+from trapless.base.architecture import AMD64, ARM64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, local_kernel
@@ -33,6 +34,17 @@ class KernelSpec:
     series: str  # what the release begins with; empty takes any
     own_tools: bool = False  # its modules are built in an unpacked root with its own compiler
     image_only: bool = False  # no module is built for it: it is a guest that peek reads
+    arch: Architecture = AMD64
+
+    def of(self, arch: Architecture) -> KernelSpec:
+        """The same kernel of another architecture, whose name ends the names of packages."""
+        metas = tuple(meta.removesuffix(self.arch.name) + arch.name for meta in self.metas)
+        return replace(self, metas=metas, arch=arch)
+
+    @property
+    def key(self) -> str:
+        """Its name in the cache."""
+        return self.name if self.arch is AMD64 else f"{self.name}-{self.arch.name}"
 
 
 BOOKWORM = ("bookworm", "bookworm-security", "bookworm-backports")
@@ -50,6 +62,9 @@ OTHERS: tuple[KernelSpec, ...] = (
     KernelSpec("6.12-cloud", BOOKWORM, ("linux-image-6.12-cloud-amd64",), "6.12."),
 )
 """Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
+
+OF_OTHERS = {ARM64.name: ("6.12",)}
+"""By architecture, which of these there are; the first is run where none is asked for."""
 
 BULLSEYE = ("bullseye", "bullseye-security")
 TRIXIE = ("trixie", "trixie-security")
@@ -73,6 +88,8 @@ DEBUG_SOURCES = {
 
 KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
 """The packages with the kernel's own files, among the dependencies of image and headers."""
+
+BUILD_TOOLS = "linux-kbuild-"
 
 KERNEL_BYTES = 650_000_000  # fetched and unpacked, with the package lists; measured: 570 MB
 OWN_TOOLS_BYTES = 1_300_000_000  # the same with build tools
@@ -104,10 +121,19 @@ def parameters(kernel: Kernel) -> str:
     return "cryptomgr.notests" if version >= CIPHERS_SINCE else ""
 
 
-def resolve(name: str, progress: Progress) -> Kernel:
+def resolve(name: str, progress: Progress, arch: Architecture = AMD64) -> Kernel:
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
     specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS, *GUESTS)}
+    if arch is not AMD64:
+        if name not in OF_OTHERS[arch.name]:
+            raise TraplessError(
+                f"the lab has no kernel {name!r} for {arch.name}; give one of "
+                f"{', '.join(OF_OTHERS[arch.name])}",
+                status=2,
+            )
+        cache.need_plain_path(cache_dir())
+        return _from_cache(specs[name].of(arch), progress)
     if name in debug_kernel.SPECS or name in specs:
         cache.need_plain_path(cache_dir())
     if name in debug_kernel.SPECS:
@@ -125,13 +151,13 @@ def resolve(name: str, progress: Progress) -> Kernel:
 
 
 def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
-    folder = cache_dir() / "kernels" / spec.name
+    folder = cache_dir() / "kernels" / spec.key
     return obtain(
-        spec.name,
+        spec.key,
         folder,
         lambda: load(folder, progress),
         lambda part: _fetch(spec, part, progress),
-        f"fetching kernel {spec.name}",
+        f"fetching kernel {spec.key}",
         progress,
     )
 
@@ -141,11 +167,15 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     root = folder / "root"
     root.mkdir()
     need_bytes = OWN_TOOLS_BYTES if spec.own_tools else KERNEL_BYTES
-    with opened(spec.suites, progress, need_bytes=need_bytes) as archive:
+    with opened(spec.suites, progress, need_bytes=need_bytes, arch=spec.arch) as archive:
         release = newest_image(spec, archive).removeprefix("linux-image-")
         packages = wanted_packages(spec, release, archive)
-        what = f"kernel {spec.name}, {len(packages)} packages"
+        programs = [one for one in packages if spec.arch.is_foreign and BUILD_TOOLS in one.name]
+        packages = [one for one in packages if one not in programs]
+        what = f"kernel {spec.key}, {len(packages)} packages"
         archive.fetch(packages, root, progress, what=what)
+    if programs:
+        packages += _fetch_programs(spec, programs, root, progress)
     if spec.own_tools:
         complete_root(root)
     index_modules(root, release, folder, progress)
@@ -157,8 +187,20 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
         modules_dir=root / "lib" / "modules" / release,
         provenance=_provenance(packages),
         build_root=root if spec.own_tools else None,
+        arch=spec.arch.name,
     )
     save(kernel, folder)
+
+
+def _fetch_programs(
+    spec: KernelSpec, wanted: Sequence[Package], root: Path, progress: Progress
+) -> list[Package]:
+    """The build tools of a foreign kernel, which run here: the same versions for this machine."""
+    with opened(spec.suites, progress) as archive:
+        exact = [package.exact for package in wanted]
+        programs = [one for one in archive.closure(exact) if BUILD_TOOLS in one.name]
+        archive.fetch(programs, root, progress, what=f"build tools of kernel {spec.key}")
+    return programs
 
 
 def newest_image(spec: KernelSpec, archive: Archive) -> str:

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base import cache, tools
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock.apt_sources import MIRROR_VARIABLE, Index, Mirror, machine_mirror
 
-ARCHITECTURE = "amd64"
 UNPACKED_RATIO = 6
 """Bytes of the packages and of their unpacked files, to bytes of the packages; 4 to 5.5
 measured."""
@@ -101,6 +101,7 @@ def opened(
     mirror: Mirror | None = None,
     index: Index = Index.PACKAGES,
     need_bytes: int = 0,
+    arch: Architecture = AMD64,
 ) -> Iterator[Archive]:
     """The current package lists of `suites`, under a lock that keeps other processes out.
 
@@ -109,7 +110,7 @@ def opened(
     """
     cache.need_space(cache_dir(), need_bytes)
     tools.require_tools(TOOLS, "fetching kernel packages")
-    archive = Archive(suites, mirror or machine_mirror(), index)
+    archive = Archive(suites, mirror or machine_mirror(), index, arch)
     with cache.locked(archive.lock, "fetching Debian packages", progress):
         archive.update(progress)
         yield archive
@@ -119,12 +120,18 @@ class Archive:
     """Some suites of a Debian mirror, seen through an apt state of our own; see `opened`."""
 
     def __init__(
-        self, suites: Sequence[str], mirror: Mirror, index: Index = Index.PACKAGES
+        self,
+        suites: Sequence[str],
+        mirror: Mirror,
+        index: Index = Index.PACKAGES,
+        arch: Architecture = AMD64,
     ) -> None:
         self.suites = tuple(suites)
         self._mirror = mirror
         self._index = index
+        self._arch = arch
         name = "+".join(self.suites) + ("+source" if index is Index.SOURCES else "")
+        name += "" if arch is AMD64 else f"+{arch.name}"
         self._folder = cache_dir() / "apt" / name
         self._complaints = ""
 
@@ -221,7 +228,7 @@ class Archive:
         for name in ("lists/partial", "archives/partial"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "status").touch()  # empty: nothing is installed
-        text = CONFIGURATION.format(folder=self._folder, architecture=ARCHITECTURE)
+        text = CONFIGURATION.format(folder=self._folder, architecture=self._arch.name)
         (self._folder / "apt.conf").write_text(text)
         sources = self._mirror.sources(self.suites, self._folder, self._index)
         (self._folder / "sources.list").write_text(sources)

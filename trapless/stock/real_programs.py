@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress
 from trapless.base.paths import cache_dir
 from trapless.stock import sources as sources_of
@@ -77,6 +78,7 @@ def unpacked(
     packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = SOURCES,
     name: str = NAME,
+    arch: Architecture = AMD64,
 ) -> Programs:
     """The root with `packages` and `sources`, which are fetched where the cache lacks them.
 
@@ -87,16 +89,24 @@ def unpacked(
         name,
         folder,
         lambda: _load(folder, wanted),
-        lambda part: _fetch(part, wanted, progress),
+        lambda part: _fetch(part, wanted, arch, progress),
         "fetching programs",
         progress,
     )
 
 
-def _fetch(folder: Path, wanted: Wanted, progress: Progress) -> None:
+def foreign_busybox(arch: Architecture, progress: Progress) -> Path:
+    """Debian's busybox for another architecture, linked statically."""
+    package = "busybox-static"
+    programs = unpacked(progress, (package,), (), f"{package}-{arch.name}", arch)
+    return programs.root / "bin/busybox"
+
+
+def _fetch(folder: Path, wanted: Wanted, arch: Architecture, progress: Progress) -> None:
     root = folder / "root"
     root.mkdir()
-    with opened(SUITES, progress, need_bytes=NEED_BYTES) as archive:
+    need_bytes = NEED_BYTES if wanted["sources"] else 0
+    with opened(SUITES, progress, need_bytes=need_bytes, arch=arch) as archive:
         packages = archive.closure(wanted["packages"])
         archive.fetch(packages, root, progress, what=f"programs, {len(packages)} packages")
     for name in FOLDERS:

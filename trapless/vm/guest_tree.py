@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base import cache, elf, tools
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir, repo_root
+from trapless.stock import real_programs
 from trapless.vm import guest_modules
 from trapless.vm.initramfs import Initramfs
 
@@ -56,12 +58,13 @@ class GuestPlan:
     supervisor: int | None = None  # run argv in supervisor mode, with these abi.SWITCH_*
     cwd: Path | None = None  # None: this process's, which only some guests need
     alone: bool = False  # no launcher: argv has the console (guest/alone.h)
+    arch: Architecture = AMD64
 
 
 def build(plan: GuestPlan, progress: Progress) -> Initramfs:
     """The tree of a guest that runs `plan`."""
     tree = Initramfs()
-    tree.file("/init", init_program(progress), 0o755)
+    tree.file("/init", init_program(progress, plan.arch), 0o755)
     for folder in ("/proc", "/sys", "/dev", "/run", MODULE_FOLDER, FILES_FOLDER):
         tree.directory(folder)
     modules = add_modules(tree, plan)
@@ -70,20 +73,20 @@ def build(plan: GuestPlan, progress: Progress) -> Initramfs:
         for source, target in plan.files:
             add_file(tree, source, FILES_FOLDER, target)
     else:
-        program = add_system(tree, plan)
+        program = add_system(tree, plan, progress)
     tree.file("/trapless/config", records(plan, modules, program), 0o600)
     return tree
 
 
-def add_system(tree: Initramfs, plan: GuestPlan) -> str | None:
+def add_system(tree: Initramfs, plan: GuestPlan, progress: Progress) -> str | None:
     """Add a small Linux system, the command and the files brought along; returns the command's
     path, or None where it is one of those files or busybox's."""
-    add_busybox(tree)
+    add_busybox(tree, progress, plan.arch)
     program = None
     if plan.argv[0] not in [target for _, target in plan.files]:
-        program = _add_command(tree, plan.argv[0], plan.cwd)
+        program = _add_command(tree, plan)
     for source, target in plan.files:
-        add_file(tree, source, "", target)
+        add_file(tree, source, "", target, arch=plan.arch)
     return program
 
 
@@ -132,10 +135,15 @@ def add_modules(tree: Initramfs, plan: GuestPlan) -> list[str]:
     return loads
 
 
-def add_busybox(tree: Initramfs) -> None:
-    """Add a small Linux system: busybox's tools, two users, folders to write to."""
-    busybox = find_busybox()
-    for applet in _applets(busybox):
+def add_busybox(tree: Initramfs, progress: Progress, arch: Architecture = AMD64) -> None:
+    """Add a small Linux system: busybox's tools, two users, folders to write to.
+
+    A foreign busybox cannot be asked for its tools: it is Debian's, and has what this one has.
+    """
+    own = busybox = find_busybox()
+    if arch.is_foreign:
+        busybox = real_programs.foreign_busybox(arch, progress)
+    for applet in _applets(own):
         tree.symlink(f"/{applet}", "/bin/busybox")
     tree.file("/bin/busybox", busybox, 0o755)
     for path, text in _ETC.items():
@@ -165,16 +173,18 @@ def _applets(busybox: Path) -> list[str]:
     return [path for path in listing.split() if "/" in path]  # all but /linuxrc
 
 
-def _add_command(tree: Initramfs, name: str, cwd: Path | None) -> str | None:
+def _add_command(tree: Initramfs, plan: GuestPlan) -> str | None:
     """Add the command; returns its path in the guest, or None where busybox has it."""
-    program = find_program(name, cwd)
+    name = plan.argv[0]
+    is_here = "/" in name or not plan.arch.is_foreign
+    program = find_program(name, plan.cwd) if is_here else None
     if program is None:
         if "/" not in name and any(f"{folder}/{name}" in tree for folder in GUEST_PATH.split(":")):
             return None
         raise TraplessError(
             f"there is no program '{name}' on this machine or in the guest", status=127
         )
-    add_file(tree, program, "", str(program))
+    add_file(tree, program, "", str(program), arch=plan.arch)
     return str(program)
 
 
@@ -192,33 +202,40 @@ def find_program(name: str, cwd: Path | None = None) -> Path | None:
     return Path(program) if program else None
 
 
-def add_file(tree: Initramfs, source: Path, prefix: str, target: str, depth: int = 0) -> None:
+def add_file(
+    tree: Initramfs,
+    source: Path,
+    prefix: str,
+    target: str,
+    depth: int = 0,
+    arch: Architecture = AMD64,
+) -> None:
     """Add the host's file or folder at `target`, and what its programs need at their own paths."""
     if not os.path.isabs(target):
         raise TraplessError(f"the path in the guest must be absolute: '{target}'", status=2)
     try:
         if source.is_dir():
             for inside in sorted(source.iterdir()):
-                add_file(tree, inside, prefix, f"{target}/{inside.name}", depth)
+                add_file(tree, inside, prefix, f"{target}/{inside.name}", depth, arch)
             tree.directory(prefix + target, stat.S_IMODE(source.stat().st_mode))
             return
         mode = stat.S_IMODE(source.stat().st_mode)
         if not source.is_file():
             raise TraplessError(f"{source} is neither a file nor a folder")
         tree.file(prefix + target, source.resolve(), mode)
-        for needed in _needed_by(source, mode):
+        for needed in _needed_by(source, mode, arch):
             if prefix + str(needed) not in tree and depth < SHEBANG_DEPTH_MAX:
-                add_file(tree, needed, prefix, str(needed), depth + 1)
+                add_file(tree, needed, prefix, str(needed), depth + 1, arch)
     except OSError as error:
         raise TraplessError(f"cannot copy {source} into the guest: {error.strerror}") from error
 
 
-def _needed_by(path: Path, mode: int) -> Iterator[Path]:
+def _needed_by(path: Path, mode: int, arch: Architecture) -> Iterator[Path]:
     with path.open("rb") as file:
         start = file.read(256)
     if start.startswith(elf.ELF_MAGIC):
         if mode & 0o111 or ".so" in path.name:
-            yield from elf.dependencies(path)
+            yield from elf.dependencies(path, arch)
     elif start.startswith(b"#!") and mode & 0o111:
         yield from _interpreters(path, start[2:].splitlines()[0].decode(errors="replace"))
 
@@ -237,11 +254,14 @@ def _interpreters(script: Path, line: str) -> Iterator[Path]:
         yield program
 
 
-def init_program(progress: Progress) -> Path:
+def init_program(progress: Progress, arch: Architecture = AMD64) -> Path:
     """The program of process 1, compiled once for this source and compiler."""
     sources = sorted(INIT_SOURCES.glob("*.[ch]"))
-    tools.require_tools({"cc": "gcc libc6-dev"}, "building the guest's init")
-    compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
+    command, package = "cc", "gcc libc6-dev"
+    if arch.is_foreign:
+        command, package = arch.tool("gcc"), f"gcc-{arch.triplet} libc6-dev-{arch.name}-cross"
+    tools.require_tools({command: package}, "building the guest's init")
+    compiler = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     interface = repo_root() / "include/uapi"
     header = cache.sha256_file(interface / "linux/trapless.h")
     key = cache.sha256_files(INIT_SOURCES, sources, header, compiler.stdout)[:16]
@@ -250,16 +270,16 @@ def init_program(progress: Progress) -> Path:
         with cache.locked(target.parent / "lock", "building the guest's init", progress):
             if not (target / "init").exists():
                 progress.step("building the guest's init")
-                _compile(sources, interface, target)
+                _compile(command, sources, interface, target)
     return target / "init"
 
 
-def _compile(sources: Sequence[Path], interface: Path, target: Path) -> None:
+def _compile(command: str, sources: Sequence[Path], interface: Path, target: Path) -> None:
     with cache.assembling(target) as folder:
         inputs = [str(path) for path in sources if path.suffix == ".c"]
         flags = ("-static", "-O2", "-Wall", "-Wextra", "-s", f"-I{interface}")
         log = folder / "log"
-        if tools.run_tool(["cc", *flags, "-o", str(folder / "init"), *inputs], log) != 0:
+        if tools.run_tool([command, *flags, "-o", str(folder / "init"), *inputs], log) != 0:
             raise TraplessError(
                 "the guest's init does not compile (a static C library is needed; on Debian: "
                 f"apt-get install gcc libc6-dev):\n{tools.last_lines(log)}"

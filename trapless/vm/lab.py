@@ -20,6 +20,7 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, Silent, TraplessError
 from trapless.stock.kernel import Kernel
 from trapless.stock.kernels import SUPPORTED, parameters
@@ -60,6 +61,7 @@ class LabConfig:
     """What kind of VM a command runs in."""
 
     kernel: str = DEFAULT_KERNEL
+    arch: Architecture = AMD64
     cpus: int | None = None  # None: 2, and 1 under icount
     memory: str = "1G"
     icount: bool = False
@@ -77,7 +79,7 @@ class LabConfig:
     verbose: int = 0
     supervisor: int | None = None  # run the command in supervisor mode, with these abi.SWITCH_*
     append: str = ""  # more words for the kernel's command line
-    board: str = "pc"  # or another of QEMU's machines, like q35
+    board: str = ""  # another of QEMU's machines than the architecture's, like q35
     nodes: int = 1  # of NUMA; with more than one, the memory is not shared
     shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
@@ -133,6 +135,8 @@ def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest
             f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
             f"{config.memory} of memory; give it more (--memory) or use --host-root"
         )
+    if config.arch is not AMD64:  # its image is not packed, or is quick to unpack
+        return Guest(kernel, tree)
     # Counts rest on all that a guest has done since its first instruction: where those of one day
     # are compared with those of another, it starts as it has always started.
     if (config.icount or config.plugins) and not config.quick_start:
@@ -223,9 +227,25 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
         )
     if config.supervisor is not None and not config.module:
         raise TraplessError("without the module there is no supervisor mode", status=2)
+    _check_arch(config)
     if cpus < 1:
         raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
     return cpus
+
+
+def _check_arch(config: LabConfig) -> None:
+    arch = config.arch
+    if config.host_root and arch.is_foreign:
+        raise TraplessError(
+            f"--host-root runs this machine's programs, and {arch.name} cannot: leave it out",
+            status=2,
+        )
+    if config.module_parameters and arch is not AMD64:
+        raise TraplessError(f"the module does not run on {arch.name} yet: no parameters", status=2)
+    if config.debug and arch is not AMD64:
+        raise TraplessError(f"--debug has no kernel for {arch.name}", status=2)
+    if config.supervisor is not None and arch.supervisor:
+        raise TraplessError(f"{arch.name} has no supervisor mode: {arch.supervisor}", status=2)
 
 
 def _make_memory(path: Path, memory_bytes: int) -> None:
@@ -247,14 +267,14 @@ def _make_memory(path: Path, memory_bytes: int) -> None:
 def _kernel(config: LabConfig, progress: Progress) -> Kernel:
     from trapless.stock import kernels
 
-    return kernels.resolve("debug" if config.debug else config.kernel, progress)
+    return kernels.resolve("debug" if config.debug else config.kernel, progress, config.arch)
 
 
 def _plan(
     config: LabConfig, argv: Sequence[str], kernel: Kernel, progress: Progress
 ) -> guest_tree.GuestPlan:
     own_module = None
-    if config.module:
+    if config.module and config.arch is AMD64:
         from trapless.stock import kbuild
 
         own_module = kbuild.module_for(kernel, progress)
@@ -270,6 +290,7 @@ def _plan(
         own_module=own_module,
         own_parameters=_parameters(config),
         supervisor=config.supervisor,
+        arch=config.arch,
     )
 
 
@@ -329,7 +350,8 @@ class _Attempt:
         self._config, self._kernel, self._files = config, guest.kernel, files
         self._image, self._quick = guest.image or guest.kernel.image, guest.image is not None
         self._memory_bytes, self._cpus, self._listener = memory_bytes, cpus, listener
-        self._accelerator = "tcg" if config.icount or config.plugins else qemu.accelerator()
+        emulated = config.icount or config.plugins or config.arch.is_foreign
+        self._accelerator = "tcg" if emulated else qemu.accelerator()
         # Counting or modelling slows a guest down without bound, a debugger stops it.
         may_be_silent = config.icount or config.plugins or config.debugger is not None
         self._silence_limit_s = math.inf if may_be_silent else lab_session.SILENCE_LIMIT_S
@@ -377,6 +399,7 @@ class _Attempt:
             thread_single=self._config.thread_single,
             share_root=self._config.host_root,
             append=f"{parameters(self._kernel)} {self._config.append}".strip(),
+            arch=self._config.arch,
             board=self._config.board,
             nodes=self._config.nodes,
             shared_memory=self._config.shared_memory,

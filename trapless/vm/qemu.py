@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import TraplessError
 from trapless.base.tools import has_ended, interrupts_deferred, kill, wait
 
-BINARY = "qemu-system-x86_64"
-PACKAGE = "qemu-system-x86"
+BINARY, PACKAGE = AMD64.qemu, AMD64.qemu_package
 VARIABLE = "TRAPLESS_QEMU"
 """The variable that names another QEMU than the one in PATH."""
 CLOCK_BASE = "2020-01-01T00:00:00"
@@ -71,7 +71,8 @@ class Machine:
     share_root: bool = False
     append: str = ""
     debugger_fd: int | None = None  # connected socket of one who follows the guest
-    board: str = "pc"  # or another of QEMU's machines, like q35
+    arch: Architecture = AMD64
+    board: str = ""  # another of QEMU's machines than the architecture's, like q35
     nodes: int = 1  # of NUMA, each with memory of its own
     shared_memory: Path | None = None  # file that is the guest's RAM
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
@@ -93,16 +94,16 @@ def parse_size(text: str) -> int:
     return size
 
 
-def binary() -> str:
-    """QEMU's path, or an error that names the package."""
-    named = os.environ.get(VARIABLE)
-    path = shutil.which(named or BINARY)
+def binary(arch: Architecture = AMD64) -> str:
+    """The path of the QEMU for an architecture, or an error that names the package."""
+    named = os.environ.get(VARIABLE) if arch is AMD64 else None
+    path = shutil.which(named or arch.qemu)
     if path is None and named:
         raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
     if path is None:
         raise TraplessError(
-            f"{BINARY} is not on this machine, and the lab runs its VMs with it; "
-            f"on Debian: apt-get install {PACKAGE}"
+            f"{arch.qemu} is not on this machine, and the lab runs its VMs with it; "
+            f"on Debian: apt-get install {arch.qemu_package}"
         )
     return path
 
@@ -123,7 +124,7 @@ def accelerator(cpuinfo: Path = Path("/proc/cpuinfo"), device: Path = Path("/dev
 def command(machine: Machine, accelerator_name: str) -> list[str]:
     """QEMU's command line for `machine`."""
     return [
-        binary(),
+        binary(machine.arch),
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-vga", "none"),
         *(*_network(machine), *_board(machine)),
         *_processor(machine, accelerator_name),
@@ -132,7 +133,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
         *("-append", kernel_command_line(machine)),
         *("-chardev", f"file,id=log,path={_escaped(machine.kernel_log)}"),
         *("-serial", "chardev:log"),
-        *("-chardev", f"socket,id=bell,fd={machine.doorbell_fd}", "-serial", "chardev:bell"),
+        *("-chardev", f"socket,id=bell,fd={machine.doorbell_fd}", *machine.arch.doorbell),
         "-object",
         f"memory-backend-file,id=channel,mem-path={_escaped(machine.channel)},"
         f"size={machine.channel_bytes},share=on",
@@ -157,7 +158,7 @@ def _network(machine: Machine) -> list[str]:
 
 
 def _board(machine: Machine) -> list[str]:
-    board = f"{machine.board},usb=off,vmport=off"
+    board = f"{machine.board or machine.arch.board},{machine.arch.board_options}"
     if machine.shared_memory is None:
         return ["-machine", board, *_nodes(machine)]
     # Observers find the threads of the virtual processors by their names ("CPU 0/TCG").
@@ -194,26 +195,27 @@ def _processor(machine: Machine, accelerator_name: str) -> list[str]:
         )
         return [
             *("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"),
-            *("-cpu", "max,-rdrand,-rdseed", "-seed", "1"),
+            *("-cpu", machine.arch.cpu_counted, "-seed", "1"),
             *("-rtc", f"base={base},clock=vm"),
         ]
     cpus = ["-smp", str(machine.cpus)]
     if accelerator_name == "kvm" and not machine.thread_single:
         return ["-accel", "kvm", "-cpu", "host", *cpus]
     thread = "single" if machine.thread_single else "multi"
-    return ["-accel", f"tcg,thread={thread}", "-cpu", "max", *cpus]
+    return ["-accel", f"tcg,thread={thread}", "-cpu", machine.arch.cpu, *cpus]
 
 
 def kernel_command_line(machine: Machine) -> str:
     """The guest kernel's parameters. An oops ends the run: `panic=-1` reboots, QEMU then exits."""
-    words = ["console=ttyS0", "rdinit=/init", "oops=panic", "panic=-1"]
+    words = [f"console={machine.arch.console}", "rdinit=/init", "oops=panic", "panic=-1"]
+    of_a_pc = machine.arch is AMD64
     if machine.icount:
         words += ["nokaslr", "norandmaps"]
-    else:
+    elif of_a_pc:
         words.append(NO_TIMER_CHECK)
     if machine.quick_start:
         words += QUICK_START
-        if machine.icount:
+        if machine.icount and of_a_pc:
             words += QUICK_START_COUNTED
     return " ".join([*words, machine.append]).strip()
 

@@ -76,7 +76,7 @@ def check_command(line):
     if not words or Path(words[0]).name not in {"trapless", "make"}:
         return
     if words[0] == "make":
-        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)
         for word in words[1:]:
             assert word.startswith("-") or "=" in word or word in targets, line
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from trapless.base.architecture import ARM64
 from trapless.base.console import TraplessError
 from trapless.vm import qemu
 
@@ -138,6 +140,17 @@ def test_a_late_tick_of_a_busy_host_is_no_panic():
     timed, counted = machine(), machine(icount=True)
     assert qemu.NO_TIMER_CHECK in after(qemu.command(timed, "tcg"), "-append").split()
     assert qemu.NO_TIMER_CHECK not in after(qemu.command(counted, "tcg"), "-append").split()
+
+
+@pytest.mark.skipif(not shutil.which(ARM64.qemu), reason=f"no {ARM64.qemu} on this machine")
+def test_another_processor_has_a_machine_of_its_own():
+    argv = qemu.command(machine(arch=ARM64), "tcg")
+    assert os.path.basename(argv[0]) == "qemu-system-aarch64"
+    assert after(argv, "-machine").startswith("virt,")
+    assert after(argv, "-cpu") == "max,pauth-impdef=on"
+    assert argv.count("-serial") == 1 and "pci-serial,chardev=bell" in argv
+    words = after(argv, "-append").split()
+    assert "console=ttyAMA0" in words and qemu.NO_TIMER_CHECK not in words
 
 
 def test_host_root_is_shared_read_only():

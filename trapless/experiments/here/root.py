@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trapless.base.console import TraplessError
+from trapless.base.console import Silent, TraplessError
 from trapless.vm import guest_tree
 from trapless.vm.initramfs import Initramfs
 
@@ -39,7 +39,7 @@ def leave_namespace() -> None:
 def made(plan: guest_tree.GuestPlan) -> Iterator[tuple[Path, str | None]]:
     """The root for a plan, and the path of its command in there; see guest_tree.add_system()."""
     tree = Initramfs()
-    program = guest_tree.add_system(tree, plan)
+    program = guest_tree.add_system(tree, plan, Silent())
     folder = Path(tempfile.mkdtemp(prefix="trapless-here-"))
     try:
         _mount("tmpfs", folder, SIZE)

@@ -21,7 +21,14 @@
 #define PCI_DEVICES "/sys/bus/pci/devices"
 #define PCI_VENDOR_REDHAT 0x1af4
 #define PCI_DEVICE_IVSHMEM 0x1110
+#ifdef __aarch64__
+/* The card; its board has a port of another kind. Unlike a PC it tells memory from devices. */
+#define DOORBELL "/dev/ttyS0"
+#define MEMORY "resource2_wc"
+#else
 #define DOORBELL "/dev/ttyS1"
+#define MEMORY "resource2"
+#endif
 #define PATH_BYTES 512
 
 static struct channel *header;
@@ -59,7 +66,7 @@ static int map_device(const char *device)
 			perror(path);
 		close(fd);
 	}
-	snprintf(path, sizeof(path), PCI_DEVICES "/%s/resource2", device);
+	snprintf(path, sizeof(path), PCI_DEVICES "/%s/" MEMORY, device);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
