@@ -5,7 +5,6 @@
  * results, too.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -201,17 +200,10 @@ static int open_one(struct bench *bench, enum mechanism mechanism)
 void bench_open(struct bench *bench, const char *wanted)
 {
 	for (unsigned int m = 0; m < MECHANISMS; m++) {
-		int error;
+		int error = measure_list_has(wanted, names[m]) ?
+				    open_one(bench, (enum mechanism)m) : MEASURE_NOT_ASKED;
 
-		if (!measure_list_has(wanted, names[m])) {
-			strcpy(bench->reason[m], "not asked for");
-			continue;
-		}
-		error = open_one(bench, (enum mechanism)m);
-		bench->open[m] = !error;
-		if (error)
-			snprintf(bench->reason[m], sizeof(bench->reason[m]),
-				 "not on this kernel: %s", strerror(-error));
+		bench->open[m] = measure_opened(bench->reason[m], error);
 	}
 }
 

@@ -11,6 +11,7 @@
 #include <liburing.h>
 #include <trapless.h>
 
+#include "measure.h"
 #include "raw_ring.h"
 #include "batched_calls.h"
 
@@ -31,7 +32,7 @@ struct bench {
 	struct raw_ring raw;	/* to knock by INT */
 	struct io_uring uring, sqpoll;
 	bool open[MECHANISMS];
-	char reason[MECHANISMS][128];	/* why a mechanism is not open */
+	char reason[MECHANISMS][MEASURE_REASON_CHARS];	/* why a mechanism is not open */
 };
 
 /* The input and the results of one measured loop. */

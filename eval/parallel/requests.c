@@ -310,17 +310,10 @@ void desk_open(struct desk *desk, const struct desk_config *config)
 	desk->tid = gettid();
 	desk->workers = config->workers;
 	for (unsigned int m = 0; m < MECHANISMS; m++) {
-		int error;
+		int error = is_wanted(config, (enum mechanism)m) ?
+				    open_one(desk, config, (enum mechanism)m) : MEASURE_NOT_ASKED;
 
-		if (!is_wanted(config, (enum mechanism)m)) {
-			strcpy(desk->reason[m], "not asked for");
-			continue;
-		}
-		error = open_one(desk, config, (enum mechanism)m);
-		desk->open[m] = !error;
-		if (error)
-			snprintf(desk->reason[m], sizeof(desk->reason[m]),
-				 "not on this kernel: %s", strerror(-error));
+		desk->open[m] = measure_opened(desk->reason[m], error);
 	}
 }
 

@@ -13,6 +13,7 @@
 #include <trapless.h>
 
 #include "crew.h"
+#include "measure.h"
 
 #define REQUESTS 127u		/* as in Fig. 3 */
 #define REQUESTS_RING 128u	/* entries of each ring: the next power of two */
@@ -38,7 +39,7 @@ struct desk {
 	struct tl_batch *batch;
 	struct io_uring uring, sqpoll;
 	bool open[MECHANISMS];
-	char reason[MECHANISMS][128];
+	char reason[MECHANISMS][MEASURE_REASON_CHARS];
 };
 
 struct desk_config {

@@ -14,6 +14,7 @@
 
 #include "bpf_loop.h"
 #include "kmod/array.h"
+#include "measure.h"
 
 #define FILES_MAX 64u		/* the largest N */
 #define FILE_ROOM 1024u		/* bytes; each file is smaller */
@@ -49,7 +50,7 @@ struct bench {
 	struct array_call array_calls[ARRAY_A_FILE * FILES_MAX];
 	long array_results[ARRAY_A_FILE * FILES_MAX];
 	bool open[MECHANISMS];
-	char reason[MECHANISMS][128];	/* why a mechanism is not open */
+	char reason[MECHANISMS][MEASURE_REASON_CHARS];	/* why a mechanism is not open */
 	/* FILE_CHAIN */
 	int directory;		/* in which the names are */
 	char names[FILES_MAX][NAME_BYTES];

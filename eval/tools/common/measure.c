@@ -249,6 +249,15 @@ bool measure_list_has(const char *list, const char *name)
 	return false;
 }
 
+bool measure_opened(char reason[MEASURE_REASON_CHARS], int error)
+{
+	if (error == MEASURE_NOT_ASKED)
+		strcpy(reason, "not asked for");
+	else if (error)
+		snprintf(reason, MEASURE_REASON_CHARS, "not here: %s", strerror(-error));
+	return !error;
+}
+
 const char *measure_unit(enum measure_kind kind)
 {
 	return kind == MEASURE_COUNTED ? "instructions" : "tsc";

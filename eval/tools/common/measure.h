@@ -53,6 +53,15 @@ void measure_shuffle(unsigned int *items, unsigned int count);
 unsigned int measure_parse_numbers(const char *text, unsigned int *out, unsigned int limit);
 bool measure_list_has(const char *list, const char *name);
 
+#define MEASURE_REASON_CHARS 128
+#define MEASURE_NOT_ASKED 1
+
+/*
+ * Whether a mechanism is open, by what opening it gave: 0, -errno, or MEASURE_NOT_ASKED where
+ * nobody asked for it. Where it is not, `reason` says why.
+ */
+bool measure_opened(char reason[MEASURE_REASON_CHARS], int error);
+
 const char *measure_unit(enum measure_kind kind);
 enum measure_kind measure_parse_kind(const char *text);
 uint64_t measure_parse_number(const char *option, const char *text, uint64_t limit);
