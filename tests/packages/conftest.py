@@ -21,6 +21,7 @@ from tests.make import EXTENSION, make
 from trapless.base.paths import cache_dir
 from trapless.stock.apt_sources import machine_mirror
 
+ROOT = Path(__file__).resolve().parents[2]
 SUITES = {"12": "bookworm", "13": "trixie"}
 NEEDS = {"mmdebstrap": "mmdebstrap", "lintian": "lintian", "unshare": "util-linux"}
 LIMIT_S = 1800
@@ -54,6 +55,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         wanted = metafunc.config.getoption("--debian")
         releases = list(SUITES) if wanted == "all" else wanted.split()
         metafunc.parametrize("release", releases, scope="module")
+
+
+def build(checkout: Path, *version: str) -> list[Path]:
+    """The Debian packages of a checkout."""
+    words = [checkout / "scripts/deb", *version]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="session")
+def packages() -> list[Path]:
+    return build(ROOT)
 
 
 @dataclass(frozen=True)

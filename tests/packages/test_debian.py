@@ -2,28 +2,53 @@
 """The Debian packages in clean roots (`make packages-test`): installed, used, upgraded, purged.
 
 The tests of a root stand in the order of a package's life, and each goes on where the one before
-it ended. A VM here boots the root's own kernel, whose module DKMS has built, on the root's files.
+it ended. They begin with what apt says that an installation costs (docs/install.md).
+A VM here boots the root's own kernel, whose module DKMS has built, on the root's files.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.packages.test_debs import NAMES, build
+from tests.packages.conftest import build
+from tests.packages.test_debs import NAMES
 from trapless import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT = f"{__version__}+next"
+ROW = re.compile(r"^\| `apt-get install ([^`]+)` \| .*? \| ([\d,]+) \| ([\d,]+) \|", re.M)
+COSTS = {
+    row[1]: (int(row[2].replace(",", "")), int(row[3].replace(",", "")))
+    for row in ROW.finditer((ROOT / "docs/install.md").read_text())
+}
+PROMISED = {
+    "libtrapless0": (1, 1),
+    "trapless": (60, 200),
+    "trapless trapless-lab": (160, 600),
+}
+"""The most that these may ever cost: packages, and megabytes."""
 TOPS = ("boot", "etc", "lib/modules", "usr", "var/lib", "var/cache")
 
 
-@pytest.fixture(scope="session")
-def packages() -> list[Path]:
-    return build(ROOT)
+def apt(root, packages: list[Path], names: str, *options: str) -> str:
+    """What apt says; it takes our packages by their files, and others by their names."""
+    ours = {path.name.partition("_")[0]: f"/mnt/debs/{path.name}" for path in packages}
+    wanted = [ours.get(name, name) for name in names.split()]
+    words = ["apt-get -q install --no-install-recommends", *options, *wanted]
+    return root.run(" ".join(words), debs=packages[0].parent)
+
+
+def cost(root, packages: list[Path], names: str) -> tuple[int, float]:
+    """Packages and megabytes that apt would add."""
+    count = len(re.findall("^Inst ", apt(root, packages, names, "-s"), re.M))
+    said = apt(root, packages, names, "--print-uris")
+    size, unit = re.search(r"([\d.,]+) (kB|MB|GB) of additional disk space", said).groups()
+    return count, float(size.replace(",", "")) * {"kB": 1e-3, "MB": 1, "GB": 1e3}[unit]
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +60,11 @@ def next_packages() -> list[Path]:
 def before(root) -> set[str]:
     """Every file of the clean root with what the packages need, and a kernel with its headers."""
     control = (ROOT / "scripts/debian/control").read_text()
-    words = control.partition("Package: trapless\n")[2].partition("Depends: ")[2].splitlines()[0]
-    needs = [word.split()[0] for word in words.split(", ") if not word.startswith("$")]
+    ours = tuple(f"Package: trapless{end}\n" for end in ("", "-lab", "-experiments"))
+    paragraphs = [one for one in control.split("\n\n") if one.startswith(ours)]
+    lists = [re.search("^Depends: (.*)$", one, re.M)[1].split(", ") for one in paragraphs]
+    words = [word for words in lists for word in words]
+    needs = {word.split()[0] for word in words if not word.startswith(("$", "trapless"))}
     kernel = ("linux-image-amd64", "linux-headers-amd64", "dkms", "pkgconf")
     root.run(f"apt-get -q -y install {' '.join((*needs, *kernel))}")
     return root.files(*TOPS)
@@ -52,6 +80,33 @@ def test_the_package_is_of_no_version_of_python(packages):
 def test_the_version_is_the_projects(packages):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert all(f"_{project['version']}_" in path.name for path in packages)
+
+
+@pytest.mark.parametrize("names", COSTS)
+def test_an_installation_costs_what_the_document_says(release, root, packages, names):
+    if release != "12":
+        pytest.skip("the table is of Debian 12")
+    for ours, most in zip(cost(root, packages, names), COSTS[names], strict=True):
+        assert most * 0.8 - 1 < ours <= most, f"{names}: {ours}, and the document says {most}"
+
+
+def test_the_document_keeps_what_was_promised():
+    for names, most in PROMISED.items():
+        assert all(said <= bound for said, bound in zip(COSTS[names], most, strict=True))
+
+
+def test_the_command_alone_works_and_names_what_the_others_need(root, packages):
+    apt(root, packages, "trapless", "-y")
+    assert "yes  Python packages: Python 3" in root.run("trapless doctor")
+    assert "no   Python packages for figures: lacks matplotlib" in root.run("trapless doctor")
+    root.run("trapless ps --help && trapless switch --help")
+    root.run("head -c 16M /dev/zero >/root/ram")
+    assert "no kernel in" in root.run("trapless peek ps --ram /root/ram", 1)
+    assert "apt-get install qemu-system-x86" in root.run("trapless lab -- true", 1)
+    for words, package in (("peek top", "pyarrow"), ("peek shell", "drgn")):
+        said = root.run(f"trapless {words} --ram /root/ram", 1)
+        assert f"pip install --break-system-packages {package}" in said
+    root.run("apt-get -q -y purge trapless && apt-get -q -y --purge autoremove")
 
 
 def test_apt_installs_them(root, before, packages):

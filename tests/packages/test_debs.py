@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make deb` builds five packages, with which lintian finds no fault, and the same bytes in any
+"""`make deb` builds seven packages, with which lintian finds no fault, and the same bytes in any
 folder. CI runs this; test_debian.py installs the packages in clean roots.
 """
 
@@ -12,26 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.conftest import build
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("libtrapless-dev", "libtrapless0", "python3-libtrapless", "trapless", "trapless-dkms")
+NAMES = (
+    "libtrapless-dev",
+    "libtrapless0",
+    "python3-libtrapless",
+    "trapless",
+    "trapless-dkms",
+    "trapless-experiments",
+    "trapless-lab",
+)
 BUILT = (".venv", "build", "results")
 
 
-def build(checkout: Path, *version: str) -> list[Path]:
-    words = [checkout / "scripts/deb", *version]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    return [Path(line) for line in done.stdout.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def packages() -> list[Path]:
-    return build(ROOT)
-
-
-def test_there_are_five_packages_and_lintian_finds_no_fault(packages):
+def test_there_are_seven_packages_and_lintian_finds_no_fault(packages):
     assert sorted(path.name.split("_")[0] for path in packages) == sorted(NAMES)
     words = ["lintian", "--allow-root", "--fail-on", "error,warning", *map(str, packages)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=1800)

@@ -143,6 +143,12 @@ def test_an_installation_in_an_environment_names_its_own_pip(tmp_path):
     for text, remedy in (
         (f"import sys; {inside}", "run `/environment/bin/python -m pip install pyelftools`"),
         (f"import sys; sys.prefix = sys.base_prefix; {code[12:]}", "apt-get install python3-pyelf"),
+        (
+            "import sys; sys.prefix = sys.base_prefix; sys.path.insert(0, sys.argv[1]); "
+            "from trapless.base.missing import remedy; sys.exit(remedy('numpy', 'pyarrow'))",
+            "apt-get install python3-numpy python3-pip && "
+            "pip install --break-system-packages pyarrow",
+        ),
     ):
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", text, tmp_path], capture_output=True, text=True

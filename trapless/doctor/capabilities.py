@@ -27,7 +27,7 @@ from pathlib import Path
 from trapless import abi, module
 from trapless.base.architecture import ARCHITECTURES
 from trapless.base.console import Silent, TraplessError
-from trapless.base.missing import remedy
+from trapless.base.missing import OF_PAGES, remedy
 from trapless.base.paths import cache_dir, repo_root
 from trapless.image import disc
 from trapless.stock import apt_sources, debug_kernel, kernels
@@ -90,21 +90,30 @@ Question = Callable[[Host], Capability]
 
 
 def python_packages(_host: Host) -> Capability:
-    """Python and the packages that pyproject.toml requires."""
+    """Python, and the packages of pyproject.toml that every command may need."""
+    return _packages("python", "Python packages", lambda name: name not in OF_PAGES)
+
+
+def page_packages(_host: Host) -> Capability:
+    """The packages that draw reports; the lab and most commands work without them."""
+    return _packages("pages", "Python packages for figures", lambda name: name in OF_PAGES)
+
+
+def _packages(identity: str, title: str, concerned: Callable[[str], bool]) -> Capability:
     project = tomllib.loads((repo_root() / "pyproject.toml").read_text(encoding="utf-8"))
     missing, absent, present = [], [], [f"Python {platform.python_version()}"]
     for requirement in project["project"]["dependencies"]:
         name, _, bounds = re.sub(r"(?=[<>=])", " ", requirement, count=1).partition(" ")
         version = _installed(name)
+        if not concerned(name):
+            continue
         if version is None or not satisfies(version, bounds):
             missing.append(f"{requirement} ({version or 'absent'})")
             absent.append(name)
         else:
             present.append(f"{name} {version}")
-    title = "Python packages"
-    if missing:
-        return Capability("python", title, False, "lacks " + ", ".join(missing), remedy(*absent))
-    return Capability("python", title, True, ", ".join(present))
+    found = "lacks " + ", ".join(missing) if missing else ", ".join(present)
+    return Capability(identity, title, not missing, found, remedy(*absent) if missing else "")
 
 
 def _installed(name: str) -> str | None:
@@ -467,7 +476,7 @@ def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
 
 
 GROUPS: tuple[tuple[str, tuple[Question, ...]], ...] = (
-    ("The command", (python_packages, build_tools)),
+    ("The command", (python_packages, page_packages, build_tools)),
     (
         "The lab: a stock kernel in a VM",
         (

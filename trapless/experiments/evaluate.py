@@ -7,6 +7,7 @@ work on saved files; experiment.py and report_files.py have them.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from trapless.base import built_programs
 from trapless.base.console import Progress, TraplessError
+from trapless.base.missing import OF_PAGES, remedy
 from trapless.base.paths import cache_dir
 from trapless.experiments import experiment, report_files, side_by_side
 from trapless.experiments.collection import LeftOutError, Place
@@ -73,6 +75,7 @@ def run(
             f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
+    page = reported and can_draw(progress)
     if reported:
         progress.note(announcement(specs, quick, kernel))
     make_writable(out)
@@ -84,7 +87,19 @@ def run(
         if jobs > 1 and len(specs) > 1
         else _one_by_one(specs, choices)
     )
-    return Outcome(tuple(failed), report_files.write(out, progress) if reported else None)
+    written = report_files.write(out, progress, page=page) if reported else None
+    return Outcome(tuple(failed), written)
+
+
+def can_draw(progress: Progress) -> bool:
+    """Whether the report can be a page with figures; a note says what Python lacks for that."""
+    absent = [name for name in OF_PAGES if importlib.util.find_spec(name) is None]
+    if absent:
+        progress.note(
+            f"the report is text alone: Python lacks {', '.join(absent)} ({remedy(*absent)}); "
+            "`trapless report DIR` makes the page later"
+        )
+    return not absent
 
 
 def run_at(

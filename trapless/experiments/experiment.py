@@ -21,6 +21,7 @@ from typing import Any
 
 from trapless.base import built_programs, json_text
 from trapless.base.console import Progress, TraplessError
+from trapless.base.missing import remedy
 from trapless.base.paths import repo_root
 from trapless.experiments.collection import Collection, Place, Row, anonymous
 from trapless.experiments.raw_files import META_FILE, RAW_FILE, read_rows, saved_bytes
@@ -178,7 +179,7 @@ def _module(path: str, name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         raise TraplessError(
             f"the experiment '{name}' needs the Python package {error.name}, which is not "
-            f"installed: pip install {error.name}"
+            f"installed; {remedy(error.name or name)}"
         ) from error
 
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Declares the subcommands of `trapless peek`, their options and their help.
-
-As in cli.py, each command imports the part that does the work.
-"""
+"""Declares the subcommands of `trapless peek`. As in cli.py, each imports what does its work."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trapless.base.console import ConsoleProgress, TraplessError
+from trapless.base.missing import remedy
 
 if TYPE_CHECKING:
     from trapless.peek.kernel.target import Target
@@ -496,5 +494,5 @@ def _export(recording: Path, output: Path | None, chosen: str, *, given: bool) -
 def need(module: str, reason: str, package: str = "") -> None:
     """TraplessError unless the module is there; `package` is pip's name where it differs."""
     if importlib.util.find_spec(module) is None:
-        package = package or module
-        raise TraplessError(f"{package} is not installed, and {reason}; pip install {package}")
+        name = package or module
+        raise TraplessError(f"{name} is not installed, and {reason}; {remedy(name)}")

@@ -166,6 +166,7 @@ def run(
     cpus = _check(config, argv)
     memory_bytes = qemu.parse_size(config.memory)
     if guest is None:
+        qemu.binary(config.arch)  # before a kernel is fetched for nothing
         guest = prepare(config, argv, watcher)
     if config.shared_memory is not None:
         _make_memory(config.shared_memory, memory_bytes)

@@ -103,7 +103,8 @@ def binary(arch: Architecture = AMD64) -> str:
     if path is None:
         raise TraplessError(
             f"{arch.qemu} is not on this machine, and the lab runs its VMs with it; "
-            f"on Debian: apt-get install {arch.qemu_package}"
+            f"on Debian: apt-get install {arch.qemu_package} (Trapless's own package "
+            "trapless-lab brings what the lab needs on x86-64)"
         )
     return path
 

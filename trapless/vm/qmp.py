@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trapless.base.console import TraplessError
+from trapless.base.missing import remedy
 
 ANSWER_LIMIT_S = 600.0
 """Longest wait for an answer, for an emulator that hangs; QEMU gives them at once."""
@@ -148,7 +149,7 @@ class Monitor:
         except ImportError as error:
             raise TraplessError(
                 "the Python package qemu.qmp is not installed, and QEMU's monitor is asked with "
-                "it; pip install qemu.qmp"
+                "it; " + remedy("qemu.qmp")
             ) from error
         logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())  # we report errors
         self._path, self._error, self._limit_s = path, QMPError, answer_limit_s

@@ -210,6 +210,18 @@ def test_missing_python_packages_are_named(tmp_path, monkeypatch):
     assert not answer.ok and "rich>=13,<16 (absent)" in answer.found
 
 
+def test_packages_for_figures_are_no_need_of_the_lab(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        capabilities, "_installed", lambda name: None if name == "matplotlib" else "10000.0"
+    )
+    found = capabilities.python_packages(host(tmp_path)).found
+    assert "matplotlib" not in found and "jinja2" not in found
+    answer = capabilities.page_packages(host(tmp_path))
+    assert not answer.ok and "matplotlib>=3.6,<4 (absent)" in answer.found
+    assert "jinja2" not in answer.remedy
+    assert "python" in diagnosis.LAB_NEEDS and answer.id not in diagnosis.LAB_NEEDS
+
+
 def test_no_qemu(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = capabilities.emulator(host(tmp_path))

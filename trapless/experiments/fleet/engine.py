@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from trapless.base.console import Progress, TraplessError
+from trapless.base.missing import remedy
 from trapless.experiments.fleet import fleet_machine
 from trapless.experiments.fleet.vm import Outcome, Task
 from trapless.experiments.fleet.vm_task import Ended, Order, run_vm
@@ -202,8 +203,8 @@ class Engine:
             from distributed import Client
         except ImportError as error:
             raise TraplessError(
-                f"fleets of VMs need the Python package {error.name}, which is not installed: "
-                "pip install distributed cryptography"
+                f"fleets of VMs need the Python package {error.name}, which is not installed; "
+                + remedy("cryptography", "distributed")
             ) from error
         for logger in ("distributed", "distributed.client"):  # we say what matters
             logging.getLogger(logger).setLevel(logging.CRITICAL)

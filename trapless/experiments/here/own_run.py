@@ -6,7 +6,6 @@ This file owns the order of these steps. evaluate.py runs experiments, place.py 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ from trapless.experiments.evaluate import Outcome
 from trapless.experiments.here import consent, own_machine, root
 from trapless.experiments.here.place import Here
 from trapless.vm import guest_tree
-
-PAGE_NEEDS = ("matplotlib", "jinja2")
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def run(wishes: Wishes, progress: Progress) -> tuple[Outcome, Path]:
         quick=wishes.quick,
         out=out,
         progress=progress,
-        page=_can_draw(progress),
+        page=evaluate.can_draw(progress),
         reported=wishes.reported,
     )
     return outcome, out
@@ -80,13 +77,3 @@ def _check(wishes: Wishes) -> None:
     if wishes.module is not None:
         module.check_release(wishes.module)
     guest_tree.find_busybox()
-
-
-def _can_draw(progress: Progress) -> bool:
-    missing = [name for name in PAGE_NEEDS if importlib.util.find_spec(name) is None]
-    if missing:
-        progress.note(
-            f"the report is text alone: Python lacks {', '.join(missing)}; `trapless report DIR` "
-            "makes the page of it where they are"
-        )
-    return not missing

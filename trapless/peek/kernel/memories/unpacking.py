@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trapless.base import jail, json_text
+from trapless.base.missing import remedy
 from trapless.base.paths import cache_dir
 from trapless.base.tools import kill, wait
 from trapless.peek import limits
@@ -70,7 +71,7 @@ def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
         places.append(str(Path(pyarrow.origin).parents[1]))
     elif kind in BY_PYARROW:
         raise PeekError(
-            f"{name} is packed ({kind.value}), and pyarrow reads that; pip install pyarrow"
+            f"{name} is packed ({kind.value}), and pyarrow reads that; {remedy('pyarrow')}"
         )
     with (
         tempfile.TemporaryFile(dir=_folder()) as file,
