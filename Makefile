@@ -38,7 +38,7 @@ UNIT_PROGRAMS =
 
 .PHONY: help evaluate test check static lab matrix matrix-all lab-debug soak soak-debug all lib
 .PHONY: setup setup-tests
-.PHONY: install deb uninstall clean image-check packages-test report-check fuzz coverage
+.PHONY: install deb uninstall clean site image-check packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -140,6 +140,9 @@ fuzz: setup-tests ## random programs against the module for MINUTES (10), guided
 
 coverage: setup-tests ## lines of kmod/ and lib/ that tests reach: build/coverage/report.txt (5 min)
 	@$(PYTHON) -m tests.coverage.coverage
+
+site: lib ## all documents, manual pages and the API as a static site: build/site/html (2 min)
+	@python3 scripts/site/generator.py $(BUILD)
 
 setup: ## install what the command lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup
