@@ -35,6 +35,18 @@ void tl_op_append(struct op_list *list, struct tl_files_op *op, enum op_state st
 	list->last = op;
 }
 
+void tl_op_prepend(struct op_list *list, struct tl_files_op *op, enum op_state state)
+{
+	op->state = state;
+	op->next = list->first;
+	op->previous = NULL;
+	if (list->first)
+		list->first->previous = op;
+	else
+		list->last = op;
+	list->first = op;
+}
+
 struct tl_files_op *tl_op_detach(struct op_list *list, struct tl_files_op *op)
 {
 	if (op->previous)

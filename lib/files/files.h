@@ -82,6 +82,7 @@ static inline bool tl_files_is_foreign(const struct tl_files *files)
 /* Removes the operation from a list, and returns it. */
 struct tl_files_op *tl_op_detach(struct op_list *list, struct tl_files_op *op);
 void tl_op_append(struct op_list *list, struct tl_files_op *op, enum op_state state);
+void tl_op_prepend(struct op_list *list, struct tl_files_op *op, enum op_state state);
 /* Puts the operation's requests into the ring, or into the queue for it. */
 void tl_op_add(struct tl_files *files, struct tl_files_op *op);
 /* Fill in the first requests of an operation that has its paths and, to read, its memory. */

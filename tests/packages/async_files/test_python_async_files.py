@@ -99,10 +99,10 @@ def test_an_open_file_is_shared_by_tasks(folder: Path):
             assert (await file.stat()).st_size == 20
         with pytest.raises(ValueError, match="closed"):
             await file.pread(1, 0)
-        text = b"a\nb\r\n" + b"c" * 70_000 + b"\n\nlast"
+        text = b"a\nb\r\nc\rd\n" + b"e" * 70_000 + b"\n\nlast"
         (folder / "lines").write_bytes(text)
         async with await files.open(folder / "lines") as file:
-            assert [line async for line in file] == text.splitlines(keepends=True)
+            assert [line async for line in file] == list((folder / "lines").open("rb"))
 
     run(work)
 
@@ -116,6 +116,9 @@ def test_errors_name_the_path_and_lead_to_the_line(folder: Path):
             await asker(files)
         assert caught.value.filename == folder / "absent"
         assert "asker" in "".join(traceback.format_exception(caught.value))
+        with pytest.raises(FileNotFoundError) as caught:
+            await files.rename("absent", "other")
+        assert str(caught.value).endswith("'absent' -> 'other'")
         for call, error in (
             (files.stat(folder / "absent"), FileNotFoundError),
             (files.scandir(folder / "small"), NotADirectoryError),
@@ -168,6 +171,78 @@ def test_tasks_that_are_cancelled_cost_no_other_one_its_result(folder: Path):
     descriptors = len(os.listdir("/proc/self/fd"))
     run(work)
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_cancelled_task_whose_call_is_complete_cancels_no_other_call(folder: Path):
+    async def work(files: Files):
+        link = files._link()
+        first = link.create_future()
+        number = link.engine.stat(first, folder, 0)
+        await first
+        second = asyncio.create_task(files.stat(folder))  # in the place of the first
+        await asyncio.sleep(0)
+        link.engine.cancel(number, first)
+        assert (await second).st_ino == folder.stat().st_ino
+
+    run(work)
+
+
+def test_no_descriptor_of_a_cancelled_open_is_left(folder: Path):
+    async def work(files: Files):
+        for turns in range(60):
+            task = asyncio.create_task(files.open(folder / "small"))
+            for _ in range(turns % 6):
+                await asyncio.sleep(0)
+            if turns % 2:
+                while not any(entry for entry in os.listdir("/proc/self/fd") if opened(entry)):
+                    await asyncio.sleep(0)
+            task.cancel()
+            for one in await asyncio.gather(task, return_exceptions=True):
+                if not isinstance(one, asyncio.CancelledError):
+                    await one.close()
+        await files.stat(folder)
+
+    def opened(descriptor: str) -> bool:
+        try:
+            return Path(f"/proc/self/fd/{descriptor}").readlink() == folder / "small"
+        except FileNotFoundError:
+            return False
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    run(work)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_tasks_that_wait_as_files_close_are_cancelled(folder: Path):
+    os.mkfifo(folder / "fifo")
+
+    async def work():
+        files = Files()
+        one = asyncio.create_task(files.read_file(folder / "fifo"))
+        many = asyncio.create_task(files.read_files([folder / "fifo"] * 100))
+        await asyncio.sleep(0.1)
+        files.close()
+        results = await asyncio.gather(one, many, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 2
+        assert await files.read_file(folder / "small") == b"hello"
+        files.close()
+
+    asyncio.run(work())
+
+
+def test_an_engine_ends_when_its_loop_is_closed_and_another_one_comes(folder: Path):
+    files = Files()
+
+    async def work():
+        assert await files.read_file(folder / "small") == b"hello"
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    asyncio.run(work())
+    few = asyncio.run(work())
+    for _ in range(3):
+        asyncio.run(work())
+    assert asyncio.run(work()) == few
+    files.close()
 
 
 def test_one_object_serves_loops_in_threads_one_after_the_other_and_at_once(folder: Path):

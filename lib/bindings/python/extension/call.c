@@ -58,19 +58,24 @@ static void call_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
+PyObject *tlpy_path_error(int64_t result, PyObject *const paths[2])
+{
+	return PyObject_CallFunction(PyExc_OSError, "isOOO", (int)-result, strerror((int)-result),
+				     paths[0] ? paths[0] : Py_None, Py_None,
+				     paths[1] ? paths[1] : Py_None);
+}
+
 PyObject *tlpy_raise_result(int64_t result, const char *what, PyObject *paths[2])
 {
 	PyObject *error;
-	const char *text = strerror((int)-result);
 
 	if (!paths[0]) {
-		PyObject *said = PyUnicode_FromFormat("%s (%s)", text, what);
+		PyObject *said = PyUnicode_FromFormat("%s (%s)", strerror((int)-result), what);
 
 		error = said ? PyObject_CallFunction(PyExc_OSError, "iN", (int)-result, said) :
 			       NULL;
 	} else {
-		error = PyObject_CallFunction(PyExc_OSError, "isOOO", (int)-result, text, paths[0],
-					      Py_None, paths[1] ? paths[1] : Py_None);
+		error = tlpy_path_error(result, paths);
 	}
 	if (error) {
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);

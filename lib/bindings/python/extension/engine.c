@@ -1,63 +1,38 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * The engine of asynchronous files, tl_files.3, for event loops of Python. It owns the table of
- * operations under way: each has a key, which take() returns with its result, and the memory that
- * it was given. What an operation means to a task is the business of libtrapless/async_files.py.
+ * operations under way: each has a future of asyncio, which take() completes, and the memory that
+ * it was given. submission.c owns how operations begin, and libtrapless/async_files.py what tasks
+ * see.
  *
  * Concurrency: the interpreter's lock protects everything here, and only the engine's end gives it
- * up. An operation is in the table before the engine knows it, and out of it before objects are
- * made of its result, so that code of Python that runs meanwhile finds the table whole.
+ * up. An operation is out of the table before objects are made of its result, so that code of
+ * Python that runs meanwhile finds the table whole. If that code closes the engine, take() ends it.
  */
-#include "extension.h"
+#include "engine.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-
-/* The kinds of Python values that a result can become. */
-enum kind {
-	KIND_NUMBER,
-	KIND_BYTES,
-	KIND_STATUS,
-	KIND_NAMES,
-};
-
-/* An operation under way. Its number is its place in the table. */
-struct entry {
-	PyObject *key;		/* NULL: the place is free */
-	struct tl_files_op *op;
-	Py_buffer source;	/* what is written; source.obj is NULL where nothing is */
-	enum kind kind;
-	uint32_t next;		/* the next free place */
-};
-
-struct engine {
-	PyObject_HEAD
-	struct tl_files *files;	/* NULL: closed */
-	struct entry *entries;
-	uint32_t n;
-	uint32_t free;		/* the first free place; n: there is none */
-};
+#include <unistd.h>
 
 static struct tl_files *use(PyObject *self)
 {
 	struct engine *engine = (struct engine *)self;
 
-	if (!engine->files)
-		PyErr_SetString(PyExc_ValueError, "the engine is closed");
-	return engine->files;
+	if (engine->files && !engine->closing)
+		return engine->files;
+	PyErr_SetString(PyExc_ValueError, "the engine is closed");
+	return NULL;
 }
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
-static struct entry *take_place(struct engine *engine)
+struct entry *tlpy_engine_place(struct engine *engine, enum value_kind kind)
 {
 	uint32_t more = engine->n ? 2 * engine->n : 64;
 	struct entry *entries;
 
+	if (!use((PyObject *)engine))
+		return NULL;
 	if (engine->free == engine->n) {
 		entries = PyMem_Realloc(engine->entries, more * sizeof(*entries));
 		if (!entries) {
@@ -70,23 +45,22 @@ static struct entry *take_place(struct engine *engine)
 		engine->entries = entries;
 		engine->n = more;
 	}
+	engine->entries[engine->free].kind = kind;
 	return &engine->entries[engine->free];
 }
 
-/* Fills the place, and returns its number; or raises the exception of `error`. */
-static PyObject *entered(struct engine *engine, struct entry *entry, PyObject *key, int error)
+int tlpy_engine_enter(struct engine *engine, struct entry *entry, PyObject *future, PyObject *path,
+		      int error)
 {
-	uint32_t id = (uint32_t)(entry - engine->entries);
-
 	if (error) {
-		if (entry->source.obj)
-			PyBuffer_Release(&entry->source);
-		memset(&entry->source, 0, sizeof(entry->source));
-		return tlpy_raise_error(-error, "files");
+		entry->source = NULL;
+		tlpy_raise_error(-error, "files");
+		return -1;
 	}
-	entry->key = Py_NewRef(key);
+	entry->future = Py_NewRef(future);
+	entry->paths[0] = Py_XNewRef(path);
 	engine->free = entry->next;
-	return PyLong_FromUnsignedLong(id);
+	return 0;
 }
 
 /* Empties the place. What was in it belongs to the caller. */
@@ -100,303 +74,221 @@ static struct entry leave_place(struct engine *engine, uint32_t id)
 	return left;
 }
 
-/* ---- Operations ---------------------------------------------------------------------------- */
-
-/* The text of argument `path`, whose owner is to be released. */
-static const char *text_of(PyObject *path, PyObject **owner)
+void tlpy_free_source(Py_buffer *source)
 {
-	PyObject *name = PyOS_FSPath(path);
-	const char *text = NULL;
-
-	*owner = NULL;
-	if (name)
-		text = tlpy_path_text(name, owner);
-	Py_XDECREF(name);
-	if (!text)
-		Py_CLEAR(*owner);
-	return text;
+	if (source)
+		PyBuffer_Release(source);
+	PyMem_Free(source);
 }
 
-static PyObject *add_whole(PyObject *self, PyObject *args, enum kind kind)
+void tlpy_free_many(struct many *many)
+{
+	Py_XDECREF(many->future);
+	Py_XDECREF(many->paths);
+	Py_XDECREF(many->results);
+	PyMem_Free(many);
+}
+
+static void free_entry(const struct entry *entry)
+{
+	tlpy_free_source(entry->source);
+	Py_XDECREF(entry->paths[0]);
+	Py_XDECREF(entry->paths[1]);
+	Py_DECREF(entry->future);
+}
+
+/* cancel(number, future): the operation may have ended, and its number have gone to another. */
+static PyObject *engine_cancel(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
 	struct engine *engine = (struct engine *)self;
-	PyObject *key, *path, *owner, *result = NULL;
-	struct entry *entry;
-	const char *text;
-	int error;
+	unsigned long id;
 
-	if (!PyArg_ParseTuple(args, "OO", &key, &path))
-		return NULL;
-	text = text_of(path, &owner);
-	entry = text && use(self) ? take_place(engine) : NULL;
-	if (entry) {
-		entry->kind = kind;
-		if (kind == KIND_BYTES)
-			error = tl_files_read(engine->files, AT_FDCWD, text, engine->free,
-					      &entry->op);
-		else
-			error = tl_files_list(engine->files, AT_FDCWD, text, engine->free,
-					      &entry->op);
-		result = entered(engine, entry, key, error);
-	}
-	Py_XDECREF(owner);
-	return result;
-}
-
-static PyObject *engine_read(PyObject *self, PyObject *args)
-{
-	return add_whole(self, args, KIND_BYTES);
-}
-
-static PyObject *engine_list(PyObject *self, PyObject *args)
-{
-	return add_whole(self, args, KIND_NAMES);
-}
-
-static PyObject *engine_write(PyObject *self, PyObject *args)
-{
-	struct engine *engine = (struct engine *)self;
-	PyObject *key, *path, *owner, *result = NULL;
-	int open_flags, error;
-	unsigned int mode, flags;
-	struct entry *entry;
-	Py_buffer source;
-	const char *text;
-
-	if (!PyArg_ParseTuple(args, "OOy*iII", &key, &path, &source, &open_flags, &mode, &flags))
-		return NULL;
-	text = text_of(path, &owner);
-	entry = text && use(self) ? take_place(engine) : NULL;
-	if (entry) {
-		entry->kind = KIND_NUMBER;
-		entry->source = source;
-		error = tl_files_write(engine->files, AT_FDCWD, text, source.buf,
-				       (size_t)source.len, open_flags, mode, flags, engine->free,
-				       &entry->op);
-		result = entered(engine, entry, key, error);
-	} else {
-		PyBuffer_Release(&source);
-	}
-	Py_XDECREF(owner);
-	return result;
-}
-
-/* An argument of call(): None is the operation's memory, a path is copied, bytes are kept. */
-struct arguments {
-	struct tl_request call;
-	unsigned int strings, rooms;
-	PyObject *owners[6];
-	Py_buffer source;
-};
-
-static int put_argument(struct arguments *arguments, int i, PyObject *object)
-{
-	uint64_t number;
-
-	if (object == Py_None) {
-		arguments->rooms |= 1u << i;
-		return 0;
-	}
-	if (PyIndex_Check(object)) {
-		if (tlpy_number(object, &number))
-			return -1;
-		arguments->call.args[i] = number;
-		return 0;
-	}
-	if (PyObject_CheckBuffer(object) && !PyBytes_Check(object)) {
-		if (arguments->source.obj) {
-			PyErr_SetString(PyExc_TypeError, "one buffer at most");
-			return -1;
-		}
-		if (PyObject_GetBuffer(object, &arguments->source, PyBUF_SIMPLE))
-			return -1;
-		arguments->call.args[i] = (uintptr_t)arguments->source.buf;
-		return 0;
-	}
-	arguments->call.args[i] = (uintptr_t)text_of(object, &arguments->owners[i]);
-	arguments->strings |= 1u << i;
-	return arguments->call.args[i] ? 0 : -1;
-}
-
-/* call(key, kind, name, *arguments): a bytes object is a path, a memoryview what is written. */
-static PyObject *engine_call(PyObject *self, PyObject *args)
-{
-	struct engine *engine = (struct engine *)self;
-	struct arguments arguments = { 0 };
-	Py_ssize_t n = PyTuple_Size(args);
-	PyObject *result = NULL;
-	struct entry *entry = NULL;
-	long kind;
-	int failed;
-
-	if (n < 3 || n > 9) {
-		PyErr_SetString(PyExc_TypeError, "call(key, kind, name, up to 6 arguments)");
+	if (given != 2) {
+		PyErr_SetString(PyExc_TypeError, "cancel(number, future)");
 		return NULL;
 	}
-	kind = PyLong_AsLong(PyTuple_GetItem(args, 1));
-	failed = PyErr_Occurred() || tlpy_nr_of(PyTuple_GetItem(args, 2), &arguments.call.nr);
-	for (Py_ssize_t i = 3; i < n && !failed; i++)
-		failed = put_argument(&arguments, (int)i - 3, PyTuple_GetItem(args, i));
-	if (!failed && use(self))
-		entry = take_place(engine);
-	if (entry) {
-		entry->kind = (enum kind)kind;
-		entry->source = arguments.source;
-		result = entered(engine, entry, PyTuple_GetItem(args, 0),
-				 tl_files_call(engine->files, &arguments.call, arguments.strings,
-					       arguments.rooms, engine->free, &entry->op));
-	} else if (arguments.source.obj) {
-		PyBuffer_Release(&arguments.source);
-	}
-	for (int i = 0; i < 6; i++)
-		Py_XDECREF(arguments.owners[i]);
-	return result;
-}
-
-static PyObject *engine_cancel(PyObject *self, PyObject *number)
-{
-	struct engine *engine = (struct engine *)self;
-	unsigned long id = PyLong_AsUnsignedLong(number);
-
+	id = PyLong_AsUnsignedLong(args[0]);
 	if (PyErr_Occurred())
 		return NULL;
-	if (engine->files && id < engine->n && engine->entries[id].key)
+	if (engine->files && id < engine->n && engine->entries[id].future == args[1])
 		tl_files_cancel(engine->files, engine->entries[id].op);
 	Py_RETURN_NONE;
 }
 
 static PyObject *engine_submit(PyObject *self, PyObject *unused)
 {
-	struct tl_files *files = use(self);
-	int error;
+	struct engine *engine = (struct engine *)self;
+	int error = engine->files ? tl_files_submit(engine->files) : 0;
 
 	(void)unused;
-	if (!files)
-		return NULL;
-	error = tl_files_submit(files);
+	engine->submitting = false;
 	if (error)
 		return tlpy_raise_error(-error, "files");
 	Py_RETURN_NONE;
 }
 
-/* ---- Results ------------------------------------------------------------------------------- */
-
-/* [(name, type), ...] without "." and "..", in the order of the folder. */
-static PyObject *names_of(const char *data, int64_t bytes)
-{
-	static const size_t type_at = 18, name_at = 19;	/* of struct linux_dirent64 */
-	PyObject *names = PyList_New(0), *pair;
-	uint16_t length;
-	int error = names ? 0 : -1;
-
-	for (int64_t at = 0; at < bytes && !error; at += length) {
-		const char *entry = data + at, *name = entry + name_at;
-
-		memcpy(&length, entry + type_at - sizeof(length), sizeof(length));
-		if (!strcmp(name, ".") || !strcmp(name, ".."))
-			continue;
-		pair = Py_BuildValue("(NB)", PyUnicode_DecodeFSDefault(name), entry[type_at]);
-		error = pair ? PyList_Append(names, pair) : -1;
-		Py_XDECREF(pair);
-	}
-	if (error)
-		Py_CLEAR(names);
-	return names;
-}
-
-static PyObject *value_of(enum kind kind, const struct tl_files_result *result)
-{
-	if (result->result < 0)
-		Py_RETURN_NONE;
-	switch (kind) {
-	case KIND_BYTES:
-		return PyBytes_FromStringAndSize(result->data, (Py_ssize_t)result->result);
-	case KIND_STATUS:
-		return tlpy_stat_object(result->data);
-	case KIND_NAMES:
-		return names_of(result->data, result->result);
-	default:
-		Py_RETURN_NONE;
-	}
-}
-
-/* take(): [(key, result, value), ...] of the operations that are complete. */
-static PyObject *engine_take(PyObject *self, PyObject *unused)
+/* stop(future): no further path of many() is begun, and what is under way is cancelled. */
+static PyObject *engine_stop(PyObject *self, PyObject *future)
 {
 	struct engine *engine = (struct engine *)self;
-	PyObject *all = use(self) ? PyList_New(0) : NULL, *one;
-	struct tl_files_result result;
-	int error = all ? 0 : -1, n = 0;
 
-	(void)unused;
-	while (!error && engine->files && (n = tl_files_next(engine->files, &result)) == 1) {
-		struct entry entry = leave_place(engine, (uint32_t)result.user_data);
-
-		one = Py_BuildValue("(NLN)", entry.key, (long long)result.result,
-				    value_of(entry.kind, &result));
-		tl_files_release(engine->files, result.op);
-		if (entry.source.obj)
-			PyBuffer_Release(&entry.source);
-		error = one ? PyList_Append(all, one) : -1;
-		Py_XDECREF(one);
+	for (uint32_t id = 0; engine->files && id < engine->n; id++) {
+		if (engine->entries[id].future != future)
+			continue;
+		if (engine->entries[id].many)
+			engine->entries[id].many->stopped = true;
+		tl_files_cancel(engine->files, engine->entries[id].op);
 	}
-	if (!error && n < 0)
-		tlpy_raise_error(-n, "files");
-	if (error || n < 0)
-		Py_CLEAR(all);
-	return all;
+	Py_RETURN_NONE;
 }
 
-/* ---- The type ------------------------------------------------------------------------------- */
+/* ---- The end ------------------------------------------------------------------------------- */
+
+/* Nobody completes the future any more. Its loop may be closed, and then nobody awaits it. */
+static void give_up(const struct entry *entry)
+{
+	PyObject *canceled = PyObject_CallMethod(entry->future, "cancel", NULL);
+
+	if (!canceled)
+		PyErr_Clear();
+	Py_XDECREF(canceled);
+	if (entry->many && !--entry->many->under_way)
+		tlpy_free_many(entry->many);
+}
 
 /* Memory of calls that block for ever stays until the process ends: so do its owners. */
 static void end(struct engine *engine)
 {
 	struct tl_files *files = engine->files;
+	struct entry *entries = engine->entries;
+	uint32_t n = engine->n;
 	int busy = 0;
 
 	engine->files = NULL;
+	engine->entries = NULL;
+	engine->n = engine->free = 0;
 	if (files) {
 		Py_BEGIN_ALLOW_THREADS
 		busy = tl_files_destroy(files);
 		Py_END_ALLOW_THREADS
 	}
-	for (uint32_t id = 0; id < engine->n; id++) {
-		struct entry entry = engine->entries[id];
-
-		memset(&engine->entries[id], 0, sizeof(entry));
-		if (entry.source.obj && !busy)
-			PyBuffer_Release(&entry.source);
-		Py_XDECREF(entry.key);
+	for (uint32_t id = 0; id < n; id++) {
+		if (!entries[id].future)
+			continue;
+		give_up(&entries[id]);
+		if (busy)
+			entries[id].source = NULL;
+		free_entry(&entries[id]);
 	}
-	PyMem_Free(engine->entries);
-	engine->entries = NULL;
-	engine->n = engine->free = 0;
+	PyMem_Free(entries);
+	Py_CLEAR(engine->call_soon);
 }
+
+/* ---- Results ------------------------------------------------------------------------------- */
+
+/* Stores one outcome of many, and begins the next. Returns 0, or -1 with an exception. */
+static int take_one_of_many(struct engine *engine, const struct entry *entry, PyObject *value)
+{
+	struct many *many = entry->many;
+	int error = PyList_SetItem(many->results, entry->index, value);
+
+	many->under_way--;
+	if (!error && !engine->closing && tlpy_begin_more(engine, many))
+		error = tlpy_outcome_raise(many->future);
+	if (many->under_way)
+		return error < 0 ? -1 : 0;
+	if (!many->stopped && tlpy_outcome_set(many->future, many->results) < 0)
+		error = -1;
+	tlpy_free_many(many);
+	return error < 0 ? -1 : 0;
+}
+
+/* Completes the future of an operation. Returns 0, or -1 with an exception. */
+static int complete(struct engine *engine, struct entry *entry,
+		    const struct tl_files_result *result)
+{
+	bool failed = result->result < 0;
+	PyObject *value = failed ? tlpy_path_error(result->result, entry->paths) :
+				   tlpy_outcome_value(entry->kind, result);
+	int told;
+
+	tl_files_release(engine->files, result->op);
+	if (entry->many)
+		return value ? take_one_of_many(engine, entry, value) : -1;
+	if (!value)
+		told = tlpy_outcome_raise(entry->future);
+	else if (failed)
+		told = tlpy_outcome_set_error(entry->future, value);
+	else
+		told = tlpy_outcome_set(entry->future, value);
+	/* Nobody takes the descriptor of a task that was cancelled. */
+	if (!told && !failed && entry->kind == KIND_DESCRIPTOR)
+		close((int)result->result);
+	Py_XDECREF(value);
+	return told < 0 ? -1 : 0;
+}
+
+/* take(): completes the futures of operations that are complete. */
+static PyObject *engine_take(PyObject *self, PyObject *unused)
+{
+	struct engine *engine = (struct engine *)self;
+	struct tl_files_result result;
+	int error = 0, n = 0;
+
+	(void)unused;
+	if (!use(self) || engine->taking)
+		return NULL;
+	engine->taking = true;
+	while (!error && !engine->closing && (n = tl_files_next(engine->files, &result)) == 1) {
+		struct entry entry = leave_place(engine, (uint32_t)result.user_data);
+
+		error = complete(engine, &entry, &result);
+		free_entry(&entry);
+	}
+	engine->taking = false;
+	if (engine->closing)
+		end(engine);
+	if (error)
+		return NULL;
+	if (n < 0)
+		return tlpy_raise_error(-n, "files");
+	Py_RETURN_NONE;
+}
+
+/* ---- The type ------------------------------------------------------------------------------- */
 
 static int engine_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "workers", "flags", NULL };
+	static char *names[] = { "call_soon", "workers", "flags", NULL };
 	struct engine *engine = (struct engine *)self;
 	unsigned int workers = TL_FILES_WORKERS, flags = 0;
+	PyObject *call_soon;
 	int error;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|II", names, &workers, &flags))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|II", names, &call_soon, &workers,
+					 &flags))
 		return -1;
 	if (engine->files) {
 		PyErr_SetString(PyExc_ValueError, "the engine has begun");
 		return -1;
 	}
 	error = tl_files_create(&engine->files, workers, flags);
-	if (error)
+	if (error) {
 		tlpy_raise_error(-error, "files");
-	return error ? -1 : 0;
+		return -1;
+	}
+	engine->call_soon = Py_NewRef(call_soon);
+	return 0;
 }
 
 static PyObject *engine_close(PyObject *self, PyObject *unused)
 {
+	struct engine *engine = (struct engine *)self;
+
 	(void)unused;
-	end((struct engine *)self);
+	engine->closing = true;
+	if (!engine->taking)
+		end(engine);
 	Py_RETURN_NONE;
 }
 
@@ -425,8 +317,9 @@ static int engine_traverse(PyObject *self, visitproc visit, void *arg)
 	struct engine *engine = (struct engine *)self;
 
 	Py_VISIT(Py_TYPE(self));
+	Py_VISIT(engine->call_soon);
 	for (uint32_t id = 0; id < engine->n; id++)
-		Py_VISIT(engine->entries[id].key);
+		Py_VISIT(engine->entries[id].future);
 	return 0;
 }
 
@@ -446,17 +339,28 @@ static void engine_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+
 static PyMethodDef methods[] = {
-	{ "read", engine_read, METH_VARARGS, "read(key, path, /)\n--\n\nRead a whole file." },
-	{ "list", engine_list, METH_VARARGS, "list(key, path, /)\n--\n\nList a folder." },
-	{ "write", engine_write, METH_VARARGS,
-	  "write(key, path, data, open_flags, mode, flags, /)\n--\n\nWrite a whole file." },
-	{ "call", engine_call, METH_VARARGS,
-	  "call(key, kind, name, /, *arguments)\n--\n\nMake one system call." },
-	{ "cancel", engine_cancel, METH_O, "cancel(number, /)\n--\n\nCancel an operation." },
+	{ "read", FAST(tlpy_engine_read), METH_FASTCALL,
+	  "read(future, path, /)\n--\n\nRead a whole file." },
+	{ "list", FAST(tlpy_engine_list), METH_FASTCALL,
+	  "list(future, path, /)\n--\n\nList a folder." },
+	{ "stat", FAST(tlpy_engine_stat), METH_FASTCALL,
+	  "stat(future, path, flags, /)\n--\n\nAsk for a file's attributes." },
+	{ "call", FAST(tlpy_engine_call), METH_FASTCALL,
+	  "call(future, kind, path, name, /, *arguments)\n--\n\nMake one system call." },
+	{ "write", tlpy_engine_write, METH_VARARGS,
+	  "write(future, path, data, open_flags, mode, flags, /)\n--\n\nWrite a whole file." },
+	{ "many", tlpy_engine_many, METH_VARARGS,
+	  "many(future, paths, kind, flags, /)\n--\n\nRead files, or ask for their attributes: "
+	  "a list with an OSError in the place of each that failed." },
+	{ "cancel", FAST(engine_cancel), METH_FASTCALL,
+	  "cancel(number, future, /)\n--\n\nCancel an operation." },
+	{ "stop", engine_stop, METH_O, "stop(future, /)\n--\n\nCancel what many() has begun." },
 	{ "submit", engine_submit, METH_NOARGS, "submit()\n--\n\nHand over what was added." },
 	{ "take", engine_take, METH_NOARGS,
-	  "take()\n--\n\nThe key, result and value of each operation that is complete." },
+	  "take()\n--\n\nComplete the futures of operations that are complete." },
 	{ "fileno", engine_fileno, METH_NOARGS,
 	  "fileno()\n--\n\nA descriptor that is readable when take() is to be called." },
 	{ "close", engine_close, METH_NOARGS, "close()\n--\n\nGive everything back." },
@@ -469,7 +373,8 @@ static PyGetSetDef properties[] = {
 };
 
 static PyType_Slot slots[] = {
-	{ Py_tp_doc, "Engine(workers=64, flags=0)\n--\n\nAsynchronous files for one event loop." },
+	{ Py_tp_doc, "Engine(call_soon, workers=64, flags=0)\n--\n\n"
+		     "Asynchronous files for one event loop." },
 	{ Py_tp_init, engine_init },
 	{ Py_tp_traverse, engine_traverse },
 	{ Py_tp_clear, engine_clear },

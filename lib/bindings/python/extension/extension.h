@@ -82,6 +82,8 @@ struct call *tlpy_call_create(const struct draft *draft);
 /* What the call returned. Returns -1 and raises its error where it failed. */
 int tlpy_call_result(struct call *call, int64_t *result);
 PyObject *tlpy_raise_result(int64_t result, const char *what, PyObject *paths[2]);
+/* The error of a call with one path or two, as an object; it is not raised. */
+PyObject *tlpy_path_error(int64_t result, PyObject *const paths[2]);
 
 /* ---- Words and stat buffers (memory.c) ---------------------------------------------------- */
 
@@ -158,6 +160,10 @@ unsigned int tlpy_paths_of(uint32_t nr);
 
 int tlpy_files_setup(PyObject *module);
 int tlpy_folder_setup(PyObject *module);
+
+/* ---- Attributes (status.c) ------------------------------------------------------------------ */
+
+int tlpy_status_setup(void);
 /* An os.stat_result. */
 PyObject *tlpy_stat_object(const struct stat *stat);
 
@@ -168,8 +174,26 @@ int tlpy_scandir_setup(PyObject *module);
 /* A DirEntry. kind: a constant text. as_bytes: names and paths are bytes. */
 PyObject *tlpy_entry_create(const struct tl_walk_entry *found, const char *kind, bool as_bytes);
 
-/* ---- Files for event loops (engine.c) ------------------------------------------------------- */
+/* ---- Files for event loops (engine.c, submission.c, outcome.c) ------------------------------- */
 
 int tlpy_engine_setup(PyObject *module);
+
+/* What the result of an operation becomes. A descriptor that nobody takes is closed. */
+enum value_kind {
+	KIND_NUMBER,
+	KIND_BYTES,
+	KIND_STATUS,
+	KIND_NAMES,
+	KIND_DESCRIPTOR,
+};
+
+PyObject *tlpy_outcome_value(enum value_kind kind, const struct tl_files_result *result);
+/*
+ * Complete a future of asyncio: with a value, with an error, with the exception that is set. They
+ * return 1, 0 if the future was done already, or -1 with an exception.
+ */
+int tlpy_outcome_set(PyObject *future, PyObject *value);
+int tlpy_outcome_set_error(PyObject *future, PyObject *error);
+int tlpy_outcome_raise(PyObject *future);
 
 #endif /* TRAPLESS_PYTHON_EXTENSION_H */

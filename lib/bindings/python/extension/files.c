@@ -18,10 +18,7 @@
 #define CALLS_OF_READ 4u	/* openat, read, read, close */
 #define READ_BYTES 65536u
 #define END_BYTES 4096u		/* the read that finds the end of the file */
-#define STAT_FIELDS 19
-#define SHARED_MIN 8u		/* files for which a folder is opened first */
-
-static PyTypeObject *stat_result;
+#define SHARED_MIN 8u		/* neighbours for which their folder is opened first */
 
 /* One list of files on its way. */
 struct list {
@@ -122,8 +119,7 @@ static int flush(struct tl_batch *batch)
 /* The error of a file, as an object; it is not raised. */
 static PyObject *error_of(int64_t result, PyObject *path)
 {
-	return PyObject_CallFunction(PyExc_OSError, "isO", (int)-result, strerror((int)-result),
-				     path);
+	return tlpy_path_error(result, (PyObject *const[]){ path, NULL });
 }
 
 static int put_result(struct list *list, Py_ssize_t i, PyObject *result)
@@ -139,76 +135,34 @@ static unsigned int chunk(const struct list *list, Py_ssize_t done)
 
 /* ---- stat ------------------------------------------------------------------------------------ */
 
-/* Puts the three forms of a time: seconds, the same with a fraction, nanoseconds. */
-static void set_time(PyObject *result, int i, struct timespec time)
+/* The length of the name of the path's folder, with its slash; 0 where the path names none. */
+static size_t folder_bytes(const char *path)
 {
-	long long ns = (long long)time.tv_sec * 1000000000 + time.tv_nsec;
+	const char *slash = strrchr(path, '/');
 
-	PyStructSequence_SetItem(result, 7 + i, PyLong_FromLongLong(time.tv_sec));
-	PyStructSequence_SetItem(result, 10 + i, PyFloat_FromDouble((double)time.tv_sec +
-								     1e-9 * (double)time.tv_nsec));
-	PyStructSequence_SetItem(result, 13 + i, PyLong_FromLongLong(ns));
+	return slash && slash[1] ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Most files have few different times: the same objects serve. */
-static void set_times(PyObject *result, const struct timespec *times)
+/* How many of n paths, from the first on, lie in the folder of the first. */
+static unsigned int neighbours(const char *const *texts, unsigned int n)
 {
-	for (int i = 0; i < 3; i++) {
-		if (!i || times[i].tv_sec != times[i - 1].tv_sec ||
-		    times[i].tv_nsec != times[i - 1].tv_nsec) {
-			set_time(result, i, times[i]);
-			continue;
-		}
-		for (int form = 7; form <= 13; form += 3)
-			PyStructSequence_SetItem(result, form + i, Py_XNewRef(
-				PyStructSequence_GetItem(result, form + i - 1)));
-	}
+	size_t bytes = folder_bytes(texts[0]);
+	unsigned int i = 1;
+
+	while (i < n && bytes && folder_bytes(texts[i]) == bytes &&
+	       !memcmp(texts[i], texts[0], bytes))
+		i++;
+	return i;
 }
 
-/* An os.stat_result: its first 19 fields have stood since Python 3.3. */
-PyObject *tlpy_stat_object(const struct stat *stat)
+/* Opens the path's folder, so that the kernel walks to it once. -1: each path is walked to. */
+static int open_folder(const char *path)
 {
-	const unsigned long long words[] = {
-		stat->st_mode, stat->st_ino, stat->st_dev, stat->st_nlink, stat->st_uid,
-		stat->st_gid, (unsigned long long)stat->st_size,
-	};
-	const struct timespec times[] = { stat->st_atim, stat->st_mtim, stat->st_ctim };
-	PyObject *result = PyStructSequence_New(stat_result);
-
-	if (!result)
-		return NULL;
-	for (int i = 0; i < 7; i++)
-		PyStructSequence_SetItem(result, i, PyLong_FromUnsignedLongLong(words[i]));
-	set_times(result, times);
-	PyStructSequence_SetItem(result, 16, PyLong_FromLong(stat->st_blksize));
-	PyStructSequence_SetItem(result, 17, PyLong_FromLongLong(stat->st_blocks));
-	PyStructSequence_SetItem(result, 18, PyLong_FromUnsignedLongLong(stat->st_rdev));
-	if (!PyErr_Occurred())
-		return result;
-	Py_DECREF(result);
-	return NULL;
-}
-
-/* The length of the folder's name, with its slash, that n paths share; 0 where they share none. */
-static size_t shared_folder(const char *const *texts, unsigned int n)
-{
-	const char *slash = strrchr(texts[0], '/');
-	size_t bytes = slash ? (size_t)(slash - texts[0]) + 1 : 0;
-
-	for (unsigned int i = 0; i < n && bytes; i++)
-		if (strncmp(texts[i], texts[0], bytes) || !texts[i][bytes] ||
-		    strchr(texts[i] + bytes, '/'))
-			return 0;
-	return bytes;
-}
-
-/* Opens the folder that paths share, so that the kernel walks to it once. -1: each is walked to. */
-static int open_folder(const char *path, size_t bytes)
-{
+	size_t bytes = folder_bytes(path);
 	char name[PATH_MAX];
 	int fd;
 
-	if (!bytes || bytes >= sizeof(name))
+	if (bytes >= sizeof(name))
 		return -1;
 	memcpy(name, path, bytes);
 	name[bytes] = '\0';
@@ -218,18 +172,37 @@ static int open_folder(const char *path, size_t bytes)
 	return fd;
 }
 
+/* Queues the calls. Returns the number of folders that it has opened. */
+static unsigned int queue_stats(const struct list *list, Py_ssize_t from, struct stat *stats,
+				int flags, int folders[FILES_MAX / SHARED_MIN])
+{
+	unsigned int n = chunk(list, from), opened = 0, together;
+
+	for (unsigned int i = 0; i < n; i += together) {
+		const char *const *texts = &list->texts[from + i];
+		int folder;
+
+		together = neighbours(texts, n - i);
+		folder = together < SHARED_MIN ? -1 : open_folder(texts[0]);
+		if (folder >= 0)
+			folders[opened++] = folder;
+		for (unsigned int k = 0; k < together; k++)
+			TL_ADD(list->batch, SYS_newfstatat, folder < 0 ? AT_FDCWD : folder,
+			       texts[k] + (folder < 0 ? 0 : folder_bytes(texts[0])),
+			       &stats[i + k], flags);
+	}
+	return opened;
+}
+
 static int stat_some(struct list *list, Py_ssize_t from, struct stat *stats, int flags)
 {
+	int folders[FILES_MAX / SHARED_MIN];
 	unsigned int n = chunk(list, from);
-	size_t skip = n < SHARED_MIN ? 0 : shared_folder(list->texts + from, n);
-	int folder = open_folder(list->texts[from], skip), error;
+	unsigned int opened = queue_stats(list, from, stats, flags, folders);
+	int error = flush(list->batch);
 
-	for (unsigned int i = 0; i < n; i++)
-		TL_ADD(list->batch, SYS_newfstatat, folder < 0 ? AT_FDCWD : folder,
-		       list->texts[from + i] + (folder < 0 ? 0 : skip), &stats[i], flags);
-	error = flush(list->batch);
-	if (folder >= 0)
-		close(folder);
+	while (opened)
+		close(folders[--opened]);
 	if (error)
 		return -1;
 	for (unsigned int i = 0; i < n; i++) {
@@ -457,18 +430,5 @@ static PyMethodDef methods[] = {
 
 int tlpy_files_setup(PyObject *module)
 {
-	PyObject *os = PyImport_ImportModule("os");
-	PyObject *type = os ? PyObject_GetAttrString(os, "stat_result") : NULL;
-	PyObject *fields = type ? PyObject_GetAttrString(type, "n_fields") : NULL;
-	bool known = fields && PyLong_AsLong(fields) >= STAT_FIELDS;
-
-	Py_XDECREF(os);
-	Py_XDECREF(fields);
-	if (!known) {
-		if (!PyErr_Occurred())
-			PyErr_SetString(PyExc_ImportError, "os.stat_result has too few fields");
-		return -1;
-	}
-	stat_result = (PyTypeObject *)type;
 	return PyModule_AddFunctions(module, methods);
 }

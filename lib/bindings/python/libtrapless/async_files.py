@@ -11,7 +11,6 @@ import asyncio
 import os
 import stat as modes
 import weakref
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from libtrapless._ring import Engine
@@ -26,14 +25,13 @@ if TYPE_CHECKING:
 NUMBER: Final = 0
 BYTES: Final = 1
 STATUS: Final = 2
+DESCRIPTOR: Final = 4
 SYNC: Final = 1
 REPLACE: Final = 2
 ROOM: Final = 65536
 AT_FDCWD: Final = -100
 AT_SYMLINK_NOFOLLOW: Final = 0x100
 AT_EMPTY_PATH: Final = 0x1000
-AT_ONCE: Final = 64
-"""Operations of readers of many files that are under way at a time."""
 
 _FLAGS: Final = {None: 0, Backend.PLAIN: 1, Backend.MODULE: 2}
 _MODES: Final = {
@@ -49,45 +47,25 @@ _MODES: Final = {
 class _Link:
     """The engine of one loop. Nothing but the loop's thread uses it."""
 
+    __slots__ = ("create_future", "engine", "loop")
+
     def __init__(self, loop: asyncio.AbstractEventLoop, workers: int, flags: int) -> None:
-        self.engine = Engine(workers, flags)
-        self._loop = loop
-        self._submitting = False
-        loop.add_reader(self.engine.fileno(), self._take)
+        self.loop = loop
+        self.create_future = loop.create_future
+        self.engine = Engine(loop.call_soon, workers, flags)
+        loop.add_reader(self.engine.fileno(), self.engine.take)
 
-    def future(self) -> asyncio.Future[tuple[int, Any]]:
-        """What an operation of this turn completes."""
-        if not self._submitting:
-            self._submitting = True
-            self._loop.call_soon(self._submit)
-        return self._loop.create_future()
-
-    def _submit(self) -> None:
-        self._submitting = False
-        self.engine.submit()
-
-    def _take(self) -> None:
-        for future, result, value in self.engine.take():
-            if not future.done():
-                future.set_result((result, value))
-
-    async def outcome(
-        self, future: asyncio.Future[tuple[int, Any]], number: int
-    ) -> tuple[int, Any]:
+    async def outcome(self, future: asyncio.Future[Any], number: int) -> Any:
         try:
             return await future
         except asyncio.CancelledError:
-            self.engine.cancel(number)
+            self.engine.cancel(number, future)
             raise
 
     def close(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self.engine.fileno())
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self.engine.fileno())
         self.engine.close()
-
-
-def _raise(result: int, path: object) -> None:
-    raise OSError(-result, os.strerror(-result), path)
 
 
 class DirEntry:
@@ -200,17 +178,17 @@ class File:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The lines, each with its end."""
-        offset, rest = 0, b""
+        offset = 0
+        begun: list[bytes] = []  # a line whose end has not been read
         while part := await self.pread(ROOM, offset):
             offset += len(part)
-            *lines, rest = (rest + part).splitlines(keepends=True)
-            if rest.endswith(b"\n"):
-                lines.append(rest)
-                rest = b""
-            for line in lines:
-                yield line
-        if rest:
-            yield rest
+            first, *others = part.split(b"\n")
+            begun.append(first)
+            for other in others:
+                yield b"".join(begun) + b"\n"
+                begun = [other]
+        if any(begun):
+            yield b"".join(begun)
 
     async def __aenter__(self) -> Self:
         return self
@@ -232,18 +210,19 @@ class Files:
     def __init__(self, *, workers: int = 64, backend: Backend | None = None) -> None:
         self._workers = workers
         self._flags = _FLAGS[backend]
-        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._links: dict[asyncio.AbstractEventLoop, _Link] = {}
+        self._latest: _Link | None = None
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
         link = self._link()
-        future = link.future()
-        result, value = await link.outcome(future, link.engine.read(future, path))
-        if result < 0:
-            _raise(result, path)
-        return cast("bytes", value)
+        future: asyncio.Future[bytes] = link.create_future()
+        number = link.engine.read(future, path)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            link.engine.cancel(number, future)
+            raise
 
     async def write_file(
         self,
@@ -264,33 +243,26 @@ class Files:
         flags = os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
         how = REPLACE * replace | SYNC * sync
         link = self._link()
-        future = link.future()
+        future: asyncio.Future[int] = link.create_future()
         number = link.engine.write(future, path, data, flags, mode, how)
-        result, _ = await link.outcome(future, number)
-        if result < 0:
-            _raise(result, path)
-        return result
+        return cast("int", await link.outcome(future, number))
 
     async def stat(self, path: StrOrBytesPath, *, follow_symlinks: bool = True) -> os.stat_result:
         """os.stat() of a path."""
-        flags = 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW
         link = self._link()
-        future = link.future()
-        number = link.engine.call(
-            future, STATUS, "newfstatat", AT_FDCWD, os.fspath(path), None, flags
-        )
-        result, value = await link.outcome(future, number)
-        if result < 0:
-            _raise(result, path)
-        return cast("os.stat_result", value)
+        future: asyncio.Future[os.stat_result] = link.create_future()
+        number = link.engine.stat(future, path, 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            link.engine.cancel(number, future)
+            raise
 
     async def scandir(self, path: StrOrBytesPath = ".") -> list[DirEntry]:
         """The entries of a folder, without "." and ".."."""
         link = self._link()
-        future = link.future()
-        result, names = await link.outcome(future, link.engine.list(future, path))
-        if result < 0:
-            _raise(result, path)
+        future: asyncio.Future[Any] = link.create_future()
+        names = await link.outcome(future, link.engine.list(future, path))
         folder = os.fsdecode(path)
         return [DirEntry(self, folder, name, kind) for name, kind in names]
 
@@ -324,22 +296,30 @@ class Files:
         flags = _MODES.get(mode.replace("b", ""))
         if flags is None:
             raise ValueError(f"mode {mode!r}: {', '.join(_MODES)} are known")
-        fd = await self._number(
-            path, "openat", AT_FDCWD, os.fspath(path), flags | os.O_CLOEXEC, permissions
+        link = self._link()
+        future: asyncio.Future[int] = link.create_future()
+        number = link.engine.call(
+            future, DESCRIPTOR, path, "openat", AT_FDCWD, path, flags | os.O_CLOEXEC, permissions
         )
+        try:
+            fd = await link.outcome(future, number)
+        except asyncio.CancelledError:
+            if not future.cancelled() and future.done() and not future.exception():
+                os.close(future.result())
+            raise
         return File(self, fd, path)
 
     async def unlink(self, path: StrOrBytesPath) -> None:
-        await self._number(path, "unlink", os.fspath(path))
+        await self._number(path, "unlink", path)
 
     async def mkdir(self, path: StrOrBytesPath, mode: int = 0o777) -> None:
-        await self._number(path, "mkdir", os.fspath(path), mode)
+        await self._number(path, "mkdir", path, mode)
 
     async def rmdir(self, path: StrOrBytesPath) -> None:
-        await self._number(path, "rmdir", os.fspath(path))
+        await self._number(path, "rmdir", path)
 
     async def rename(self, source: StrOrBytesPath, target: StrOrBytesPath) -> None:
-        await self._number(source, "rename", os.fspath(source), os.fspath(target))
+        await self._number(source, "rename", source, target)
 
     async def copy(self, source: StrOrBytesPath, target: StrOrBytesPath) -> int:
         """Copy the bytes and the permissions of a file; the target is whole or as it was. Returns
@@ -353,83 +333,62 @@ class Files:
     async def read_files(self, paths: Iterable[StrOrBytesPath]) -> list[bytes | OSError]:
         """The bytes of many files, in their order, with an OSError in the place of each that could
         not be read. 64 are under way at a time."""
-        return await self._many(paths, self._submit_read)
+        return await self._many(paths, BYTES)
 
     async def stat_files(
         self, paths: Iterable[StrOrBytesPath], *, follow_symlinks: bool = True
     ) -> list[os.stat_result | OSError]:
         """os.stat() of many files, likewise."""
-        flags = 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW
+        return await self._many(paths, STATUS, 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW)
 
-        def submit(link: _Link, future: asyncio.Future[Any], path: StrOrBytesPath) -> int:
-            return link.engine.call(
-                future, STATUS, "newfstatat", AT_FDCWD, os.fspath(path), None, flags
-            )
-
-        return await self._many(paths, submit)
-
-    @staticmethod
-    def _submit_read(link: _Link, future: asyncio.Future[Any], path: StrOrBytesPath) -> int:
-        return link.engine.read(future, path)
-
-    async def _many(self, paths: Iterable[StrOrBytesPath], submit: Any) -> list[Any]:
-        """No task for each file: one task waits for the oldest of those that are under way."""
+    async def _many(self, paths: Iterable[StrOrBytesPath], kind: int, flags: int = 0) -> list[Any]:
+        """No task and no future for each file."""
         link = self._link()
-        values: list[Any] = []
-        under_way: deque[tuple[asyncio.Future[Any], int, StrOrBytesPath]] = deque()
-
-        async def take_oldest() -> None:
-            future, _, path = under_way[0]
-            result, value = future.result() if future.done() else await future
-            under_way.popleft()
-            failed = result < 0
-            values.append(OSError(-result, os.strerror(-result), path) if failed else value)
-
+        future: asyncio.Future[list[Any]] = link.create_future()
+        link.engine.many(future, list(paths), kind, flags)
         try:
-            for path in paths:
-                future = link.future()
-                under_way.append((future, submit(link, future, path), path))
-                if len(under_way) == AT_ONCE:
-                    await take_oldest()
-            while under_way:
-                await take_oldest()
-        finally:
-            for _, number, _ in under_way:
-                link.engine.cancel(number)
-        return values
+            return await future
+        except BaseException:
+            link.engine.stop(future)
+            raise
 
     # ---- The engine ----
 
     async def _call(self, path: StrOrBytesPath, kind: int, name: str, *arguments: object) -> Any:
         link = self._link()
-        future = link.future()
-        number = link.engine.call(future, kind, name, *arguments)
-        result, value = await link.outcome(future, number)
-        if result < 0:
-            _raise(result, path)
-        return result if kind == NUMBER else value
+        future: asyncio.Future[Any] = link.create_future()
+        number = link.engine.call(future, kind, path, name, *arguments)
+        return await link.outcome(future, number)
 
     async def _number(self, path: StrOrBytesPath, name: str, *arguments: object) -> int:
         return cast("int", await self._call(path, NUMBER, name, *arguments))
 
     def _link(self) -> _Link:
         loop = asyncio.get_running_loop()
+        link = self._latest
+        if link is not None and link.loop is loop:
+            return link
         link = self._links.get(loop)
         if link is None:
+            self._close([other for other in list(self._links) if other.is_closed()])
             link = self._links[loop] = _Link(loop, self._workers, self._flags)
+        self._latest = link
         return link
 
-    def close(self) -> None:
-        """Give back the engine of the running loop, or all of them where no loop runs. A call that
-        blocks delays nobody."""
-        try:
-            loops = [asyncio.get_running_loop()]
-        except RuntimeError:
-            loops = list(self._links)
+    def _close(self, loops: Iterable[asyncio.AbstractEventLoop]) -> None:
+        self._latest = None
         for loop in loops:
             link = self._links.pop(loop, None)
             if link is not None:
                 link.close()
+
+    def close(self) -> None:
+        """Give back the engine of the running loop, or all of them where no loop runs. Tasks that
+        wait are cancelled. A call that blocks delays nobody."""
+        try:
+            self._close([asyncio.get_running_loop()])
+        except RuntimeError:
+            self._close(list(self._links))
 
     async def __aenter__(self) -> Self:
         return self

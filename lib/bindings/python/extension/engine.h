@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * The engine of asynchronous files as its two files share it: the table of operations under way.
+ * submission.c owns how they begin; engine.c owns the table, how they end, and the type.
+ */
+#ifndef TRAPLESS_PYTHON_ENGINE_H
+#define TRAPLESS_PYTHON_ENGINE_H
+
+#include "extension.h"
+
+/* One call that reads many files or their attributes. It ends with its last operation. */
+struct many {
+	PyObject *future, *paths, *results;
+	Py_ssize_t next;	/* index of the next path */
+	unsigned int under_way;
+	int kind;		/* of enum value_kind */
+	int flags;		/* of newfstatat(2) */
+	bool stopped;		/* no further path is wanted */
+};
+
+/* An operation under way. Its number is its place in the table. */
+struct entry {
+	PyObject *future;	/* NULL: the place is free */
+	PyObject *paths[2];	/* that an error names, or NULL */
+	struct tl_files_op *op;
+	Py_buffer *source;	/* what is written, or NULL */
+	struct many *many;	/* or NULL; then `future` is that of all, and `index` its place */
+	Py_ssize_t index;
+	enum value_kind kind;
+	uint32_t next;		/* the next free place */
+};
+
+struct engine {
+	PyObject_HEAD
+	struct tl_files *files;	/* NULL: closed */
+	PyObject *call_soon;	/* of the loop */
+	bool submitting;	/* the loop will call submit() */
+	bool taking;		/* inside take(), which a close() waits for */
+	bool closing;
+	struct entry *entries;
+	uint32_t n;
+	uint32_t free;		/* the first free place; n: there is none */
+};
+
+/* A place for an operation, or NULL with an exception. It stays free until it is entered. */
+struct entry *tlpy_engine_place(struct engine *engine, enum value_kind kind);
+/* Fills the place. Returns 0, or -1 with the exception of `error`. */
+int tlpy_engine_enter(struct engine *engine, struct entry *entry, PyObject *future, PyObject *path,
+		      int error);
+void tlpy_free_source(Py_buffer *source);
+void tlpy_free_many(struct many *many);
+/* Begins operations until enough are under way. Returns 0, or -1 with the exception of a path. */
+int tlpy_begin_more(struct engine *engine, struct many *many);
+
+PyObject *tlpy_engine_read(PyObject *self, PyObject *const *args, Py_ssize_t given);
+PyObject *tlpy_engine_list(PyObject *self, PyObject *const *args, Py_ssize_t given);
+PyObject *tlpy_engine_stat(PyObject *self, PyObject *const *args, Py_ssize_t given);
+PyObject *tlpy_engine_call(PyObject *self, PyObject *const *args, Py_ssize_t given);
+PyObject *tlpy_engine_write(PyObject *self, PyObject *args);
+PyObject *tlpy_engine_many(PyObject *self, PyObject *args);
+
+#endif /* TRAPLESS_PYTHON_ENGINE_H */

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+/*
+ * What an operation on files returns to Python: a value of the language or an error, and how a
+ * future of asyncio gets it. engine.c owns the operations.
+ */
+#include "extension.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* [(name, type), ...] without "." and "..", in the order of the folder. */
+static PyObject *names_of(const char *data, int64_t bytes)
+{
+	static const size_t type_at = 18, name_at = 19;	/* of struct linux_dirent64 */
+	PyObject *names = PyList_New(0), *pair;
+	uint16_t length;
+	int error = names ? 0 : -1;
+
+	for (int64_t at = 0; at < bytes && !error; at += length) {
+		const char *entry = data + at, *name = entry + name_at;
+
+		memcpy(&length, entry + type_at - sizeof(length), sizeof(length));
+		if (!strcmp(name, ".") || !strcmp(name, ".."))
+			continue;
+		pair = Py_BuildValue("(NB)", PyUnicode_DecodeFSDefault(name), entry[type_at]);
+		error = pair ? PyList_Append(names, pair) : -1;
+		Py_XDECREF(pair);
+	}
+	if (error)
+		Py_CLEAR(names);
+	return names;
+}
+
+PyObject *tlpy_outcome_value(enum value_kind kind, const struct tl_files_result *result)
+{
+	switch (kind) {
+	case KIND_BYTES:
+		return PyBytes_FromStringAndSize(result->data, (Py_ssize_t)result->result);
+	case KIND_STATUS:
+		return tlpy_stat_object(result->data);
+	case KIND_NAMES:
+		return names_of(result->data, result->result);
+	default:
+		return PyLong_FromLongLong(result->result);
+	}
+}
+
+/* Calls future.set_result(value) or the like. Returns whether the future was not done before. */
+static int tell(PyObject *future, const char *name, PyObject *value)
+{
+	PyObject *method = PyUnicode_InternFromString(name), *done, *returned;
+	PyObject *type, *error, *traceback;
+	int is_done;
+
+	returned = method ? PyObject_CallMethodObjArgs(future, method, value, NULL) : NULL;
+	Py_XDECREF(method);
+	Py_XDECREF(returned);
+	if (returned)
+		return 1;
+	/* A future that is done refuses: its task was cancelled. */
+	PyErr_Fetch(&type, &error, &traceback);
+	done = PyObject_CallMethod(future, "done", NULL);
+	is_done = done ? PyObject_IsTrue(done) : -1;
+	Py_XDECREF(done);
+	if (is_done > 0) {
+		Py_XDECREF(type);
+		Py_XDECREF(error);
+		Py_XDECREF(traceback);
+		return 0;
+	}
+	PyErr_Restore(type, error, traceback);
+	return -1;
+}
+
+int tlpy_outcome_set(PyObject *future, PyObject *value)
+{
+	return tell(future, "set_result", value);
+}
+
+int tlpy_outcome_set_error(PyObject *future, PyObject *error)
+{
+	return tell(future, "set_exception", error);
+}
+
+int tlpy_outcome_raise(PyObject *future)
+{
+	PyObject *type, *error, *traceback;
+	int told;
+
+	PyErr_Fetch(&type, &error, &traceback);
+	PyErr_NormalizeException(&type, &error, &traceback);
+	told = tlpy_outcome_set_error(future, error);
+	Py_XDECREF(type);
+	Py_XDECREF(error);
+	Py_XDECREF(traceback);
+	return told;
+}
