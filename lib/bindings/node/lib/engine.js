@@ -17,31 +17,77 @@ export const FIELDS = 18;
 const resolvers = [];
 const free = [];
 let group;
+// What needs a path and nothing else waits here for the end of the turn: three numbers each (id, kind,
+// flags), and the paths, each with a NUL behind it.
+const QUERIES = 256;
+const queries = new Int32Array(3 * QUERIES);
+let queried = 0;
+let paths = '';
 let submitting = false;
 
 function complete(n, values) {
   for (let k = 0; k < n; k++) {
     const at = k * FIELDS;
     const id = group[at];
-    const resolve = resolvers[id];
     const result = group[at + 1];
-    resolvers[id] = undefined;
-    free.push(id);
-    if (result >= 0 && group[at + 2]) resolve(statsOf(group, at + 3));
-    else resolve(values[k] ?? result);
+    settle(id, result >= 0 && group[at + 2] ? statsOf(group, at + 3) : values[k] ?? result);
     group[at + 2] = 0;
   }
 }
 
 function start() {
-  group = native.start(complete);
+  group = native.start(complete, queries);
   if (typeof group === 'number') throw systemError(group, 'start', undefined, 'the engine cannot start');
+}
+
+function add() {
+  const failed = native.add(paths, queried);
+  for (let k = 0; failed && k < queried; k++) {
+    if (queries[3 * k + 1] < 0) settle(queries[3 * k], queries[3 * k + 1]);
+  }
+  paths = '';
+  queried = 0;
 }
 
 function submit() {
   submitting = false;
+  if (queried) add();
   const result = native.submit();
   if (result < 0) throw systemError(result, 'submit');
+}
+
+function submitSoon() {
+  if (submitting) return;
+  submitting = true;
+  process.nextTick(submit);
+}
+
+function settle(id, value) {
+  const resolve = resolvers[id];
+  resolvers[id] = undefined;
+  free.push(id);
+  resolve(value);
+}
+
+let latest;
+function keep(resolve) {
+  latest = resolve;
+}
+
+// Reads a file or a folder or asks for attributes, by a path without a NUL. Resolves as operation() does.
+export function query(kind, path, flags) {
+  if (!group) start();
+  const id = free.length ? free.pop() : resolvers.length;
+  const promise = new Promise(keep);
+  resolvers[id] = latest;
+  const at = 3 * queried++;
+  queries[at] = id;
+  queries[at + 1] = kind;
+  queries[at + 2] = flags;
+  paths += `${path}\0`;
+  if (queried === QUERIES) add();
+  submitSoon();
+  return promise;
 }
 
 // Begins an operation: `add(id, a, b)` adds it to the engine. Resolves to its value, or to -errno: who
@@ -66,10 +112,7 @@ export function operation(add, signal) {
         resolve(value);
       };
     }
-    if (!submitting) {
-      submitting = true;
-      process.nextTick(submit);
-    }
+    submitSoon();
   });
 }
 

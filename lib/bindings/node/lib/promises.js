@@ -6,7 +6,7 @@ import fs, { constants, promises as own } from 'node:fs';
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { FIELDS, KIND, native, operation, systemError } from './engine.js';
+import { FIELDS, KIND, native, operation, query, systemError } from './engine.js';
 import { FileHandle } from './file_handle.js';
 import { CALL, flagNumber, modeNumber, statsOf, unusual } from './values.js';
 
@@ -41,7 +41,7 @@ function readError(errno, name) {
 
 export async function readFile(path, options) {
   if (options === undefined && typeof path === 'string' && !path.includes('\0')) {
-    const value = await operation((id) => native.read(id, path, KIND.buffer));
+    const value = await query(KIND.buffer, path, 0);
     if (typeof value === 'number') throw readError(value, path);
     return value;
   }
@@ -50,7 +50,8 @@ export async function readFile(path, options) {
   if (name === undefined || (flag !== undefined && flag !== null && flag !== 'r')) return own.readFile(path, options);
   if (encoding && !Buffer.isEncoding(encoding)) return own.readFile(path, options);
   if (signal?.aborted) throw abortError(signal);
-  const value = await operation((id) => native.read(id, name, isText(encoding) ? KIND.text : KIND.buffer), signal);
+  const kind = isText(encoding) ? KIND.text : KIND.buffer;
+  const value = await (signal ? operation((id) => native.read(id, name, kind), signal) : query(kind, name, 0));
   if (signal?.aborted) throw abortError(signal);
   if (typeof value === 'number') throw readError(value, name);
   return encoding && !isText(encoding) ? value.toString(encoding) : value;
@@ -94,20 +95,20 @@ export function appendFile(path, data, options) {
   return put(path, data, options, 'a');
 }
 
-async function status(path, options, flags, name, plain) {
+export async function stat(path, options) {
   const file = pathOf(path);
-  if (file === undefined || unusual(options, [])) return plain(path, options);
-  const value = await operation((id) => native.stat(id, file, flags));
-  if (typeof value === 'number') throw systemError(value, name, file);
+  if (file === undefined || unusual(options, [])) return own.stat(path, options);
+  const value = await query(KIND.attributes, file, 0);
+  if (typeof value === 'number') throw systemError(value, 'stat', file);
   return value;
 }
 
-export function stat(path, options) {
-  return status(path, options, 0, 'stat', own.stat);
-}
-
-export function lstat(path, options) {
-  return status(path, options, CALL.AT_SYMLINK_NOFOLLOW, 'lstat', own.lstat);
+export async function lstat(path, options) {
+  const file = pathOf(path);
+  if (file === undefined || unusual(options, [])) return own.lstat(path, options);
+  const value = await query(KIND.attributes, file, CALL.AT_SYMLINK_NOFOLLOW);
+  if (typeof value === 'number') throw systemError(value, 'lstat', file);
+  return value;
 }
 
 // DT_* of the kernel as UV_DIRENT_* of Node; a file system that does not know is asked by lstat.
@@ -120,7 +121,7 @@ async function direntType(folder, name, type) {
 }
 
 async function listing(folder) {
-  const value = await operation((id) => native.read(id, folder, KIND.names));
+  const value = await query(KIND.names, folder, 0);
   if (typeof value === 'number') throw systemError(value, 'scandir', folder);
   return value;
 }
@@ -233,7 +234,8 @@ export function readFiles(paths, options = {}) {
 const AT_ONE_GO = 256;
 
 async function lstatsOf(paths) {
-  const value = await operation((id) => native.stats(id, paths, CALL.AT_SYMLINK_NOFOLLOW));
+  const text = `${paths.join('\0')}\0`;
+  const value = await operation((id) => native.stats(id, text, paths.length, CALL.AT_SYMLINK_NOFOLLOW));
   if (typeof value === 'number') throw systemError(value, 'lstat');
   return paths.map((path, i) => {
     const at = i * FIELDS;

@@ -28,6 +28,9 @@ struct engine {
 	napi_ref complete;		/* the function of JavaScript that takes a group */
 	napi_async_context context;
 	double *group;			/* GROUP * FIELDS, shared with JavaScript */
+	int32_t *queries;		/* id, kind, flags; shared with JavaScript */
+	char *text;			/* the paths of queries */
+	size_t text_bytes;
 	struct operation *operations;	/* by id */
 	uint32_t n;
 };
@@ -129,81 +132,105 @@ static napi_value read_whole(napi_env env, napi_callback_info info)
 	return added(engine, operation, kind, result);
 }
 
-/* stat(id, path, flags): statx(2) with AT_* flags */
-static napi_value stat_file(napi_env env, napi_callback_info info)
+static int begin_query(struct engine *engine, uint32_t id, enum kind kind, const char *path,
+		       int flags)
 {
-	struct engine *engine = engine_of(env);
-	struct operation *operation;
+	struct operation *operation = place_of(engine, id);
 	struct tl_request call;
-	char path[PATH_BYTES];
-	napi_value argv[3];
-	size_t argc = 3;
-	uint32_t id;
+	int result;
 
-	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
-	id = (uint32_t)integer(env, argv[0]);
-	operation = place_of(engine, id);
-	if (!path_of(env, argv[1], path))
-		return added(engine, operation, KIND_NUMBER, -ENAMETOOLONG);
-	call = TL_REQUEST(SYS_statx, AT_FDCWD, path, integer(env, argv[2]),
-			  STATX_BASIC_STATS | STATX_BTIME);
-	return added(engine, operation, KIND_ATTRIBUTES,
-		     operation ? tl_files_call(engine->files, &call, 1u << 1, 1u << 4, id,
-					       &operation->op)
-			       : -ENOMEM);
+	if (!operation)
+		return -ENOMEM;
+	call = TL_REQUEST(SYS_statx, AT_FDCWD, path, flags, STATX_BASIC_STATS | STATX_BTIME);
+	if (kind == KIND_ATTRIBUTES)
+		result = tl_files_call(engine->files, &call, 1u << 1, 1u << 4, id, &operation->op);
+	else if (kind == KIND_NAMES)
+		result = tl_files_list(engine->files, AT_FDCWD, path, id, &operation->op);
+	else
+		result = tl_files_read(engine->files, AT_FDCWD, path, id, &operation->op);
+	if (!result)
+		operation->kind = kind;
+	return result;
 }
 
-/* The strings of an array behind an array of their addresses, in one memory that is to be freed. */
-static const char **strings_of(napi_env env, napi_value array, uint32_t n)
+/* Copies a string of any length. Returns false where memory is short. */
+static bool copy_text(struct engine *engine, napi_value value)
 {
-	size_t used = n * sizeof(char *), room = used + n * 64 + PATH_BYTES, bytes;
-	const char **strings = malloc(room);
+	size_t bytes = 0;
 	char *grown;
 
-	for (uint32_t i = 0; strings && i < n; i++) {
-		napi_value value;
-
-		if (room - used < PATH_BYTES) {
-			room += room / 2 + PATH_BYTES;
-			grown = realloc(strings, room);
-			if (!grown)
-				free(strings);
-			strings = (void *)grown;
-		}
-		if (!strings)
-			return NULL;
-		napi_get_element(env, array, i, &value);
-		/* One that does not fit is cut, and the kernel answers -ENAMETOOLONG. */
-		napi_get_value_string_utf8(env, value, (char *)strings + used, PATH_BYTES, &bytes);
-		strings[i] = (const char *)used;
-		used += bytes + 1;
+	napi_get_value_string_utf8(engine->env, value, NULL, 0, &bytes);
+	if (bytes + 1 > engine->text_bytes) {
+		grown = realloc(engine->text, 2 * bytes + 1);
+		if (!grown)
+			return false;
+		engine->text = grown;
+		engine->text_bytes = 2 * bytes + 1;
 	}
-	for (uint32_t i = 0; strings && i < n; i++)
-		strings[i] = (const char *)strings + (size_t)strings[i];
-	return strings;
+	napi_get_value_string_utf8(engine->env, value, engine->text, bytes + 1, &bytes);
+	return true;
 }
 
-/* stats(id, paths, flags): the attributes of many files, FIELDS numbers each */
+/*
+ * add(paths, n): begins n queries, whose paths end with a NUL each. In the place of its kind a query
+ * that cannot begin gets -errno. Returns how many those are.
+ */
+static napi_value add_queries(napi_env env, napi_callback_info info)
+{
+	struct engine *engine = engine_of(env);
+	bool idle = !tl_files_pending(engine->files), copied;
+	uint32_t n, failures = 0;
+	napi_value argv[2], value;
+	const char *path;
+	size_t argc = 2;
+
+	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
+	n = (uint32_t)integer(env, argv[1]);
+	copied = copy_text(engine, argv[0]);
+	path = engine->text;
+	for (uint32_t i = 0; i < n; i++) {
+		int32_t *query = &engine->queries[3 * i];
+		int result = !copied ? -ENOMEM :
+			     begin_query(engine, (uint32_t)query[0], (enum kind)query[1], path,
+					 query[2]);
+
+		if (copied)
+			path += strlen(path) + 1;
+		if (!result)
+			continue;
+		query[1] = result;
+		failures++;
+	}
+	if (idle && tl_files_pending(engine->files))
+		uv_ref(engine->poll);
+	napi_create_uint32(env, failures, &value);
+	return value;
+}
+
+/* stats(id, paths, n, flags): the attributes of many files, FIELDS numbers each */
 static napi_value stat_many(napi_env env, napi_callback_info info)
 {
 	struct engine *engine = engine_of(env);
 	struct operation *operation;
-	const char **paths = NULL;
-	napi_value argv[3];
-	size_t argc = 3;
-	uint32_t id, n = 0;
+	const char **paths, *path;
+	napi_value argv[4];
+	size_t argc = 4;
+	uint32_t id, n;
 	int result = -ENOMEM;
 
 	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
 	id = (uint32_t)integer(env, argv[0]);
-	napi_get_array_length(env, argv[1], &n);
+	n = (uint32_t)integer(env, argv[2]);
 	operation = place_of(engine, id);
-	if (operation)
-		paths = strings_of(env, argv[1], n);
-	if (paths)
+	paths = malloc(n * sizeof(*paths));
+	if (operation && paths && copy_text(engine, argv[1])) {
+		path = engine->text;
+		for (uint32_t i = 0; i < n; i++, path += strlen(path) + 1)
+			paths[i] = path;
 		result = tl_files_stat(engine->files, AT_FDCWD, paths, n,
-				       (int)integer(env, argv[2]), STATX_BASIC_STATS | STATX_BTIME,
+				       (int)integer(env, argv[3]), STATX_BASIC_STATS | STATX_BTIME,
 				       id, &operation->op);
+	}
 	free(paths);
 	return added(engine, operation, KIND_MANY, result);
 }
@@ -382,16 +409,20 @@ static void end(void *data)
 			free(engine->operations[id].source);
 		free(engine->operations);
 	}
+	free(engine->text);
 	free(engine);
 }
 
-/* start(complete): returns the group that complete(n, values) finds filled in, or -errno. */
+/*
+ * start(complete, queries): returns the group that complete(n, values) finds filled in, or -errno.
+ * add() finds queries in `queries`.
+ */
 static napi_value start(napi_env env, napi_callback_info info)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
-	napi_value argv[1], group, value;
+	napi_value argv[2], group, value;
 	struct uv_loop_s *loop;
-	size_t argc = 1;
+	size_t argc = 2;
 	int result;
 
 	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
@@ -408,8 +439,10 @@ static napi_value start(napi_env env, napi_callback_info info)
 	napi_create_arraybuffer(env, GROUP * FIELDS * sizeof(double), (void **)&engine->group,
 				&group);
 	napi_create_typedarray(env, napi_float64_array, GROUP * FIELDS, group, 0, &value);
-	/* It holds the memory of the group as long as the engine. */
+	napi_get_typedarray_info(env, argv[1], NULL, NULL, (void **)&engine->queries, NULL, NULL);
+	/* They hold the memory that is shared as long as the engine. */
 	napi_create_reference(env, value, 1, &(napi_ref){ NULL });
+	napi_create_reference(env, argv[1], 1, &(napi_ref){ NULL });
 	/* The first word of a libuv handle is its user's. */
 	engine->poll = malloc(uv_handle_size(UV_POLL));
 	napi_get_uv_event_loop(env, &loop);
@@ -427,7 +460,7 @@ NAPI_MODULE_INIT()
 	static const struct { const char *name; napi_callback function; } functions[] = {
 		{ "start", start },
 		{ "read", read_whole },
-		{ "stat", stat_file },
+		{ "add", add_queries },
 		{ "stats", stat_many },
 		{ "write", write_file },
 		{ "call", make_call },
