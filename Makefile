@@ -127,8 +127,11 @@ report-check: setup-tests ## the report in a browser: axe, phone, paper (needs c
 MINUTES ?= 10
 SEED ?= 1
 OBSERVER_MINUTES ?= 30
-soak: setup-tests ## probes, then supervisor mode, for MINUTES (10); readers of guests (OBSERVER_MINUTES, 30)
+FILES_MINUTES ?= 30
+soak: setup-tests all sanitized ## the module (MINUTES, 10), files (FILES_MINUTES, 30), readers (OBSERVER_MINUTES, 30)
 	@$(PYTHON) -m tests.lab.supervisor.soak --minutes $(MINUTES)
+	@PYTHONPATH=lib/bindings/python $(PYTHON) -m tests.packages.async_files.files_soak \
+		--minutes $(FILES_MINUTES)
 	@$(PYTHON) -m tests.fuzz.observer.observer_fuzz --minutes $(OBSERVER_MINUTES) --seed $(SEED)
 
 soak-debug: setup-tests ## probes and supervisor mode on the KASAN and lockdep kernel

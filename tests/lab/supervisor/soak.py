@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The long soak: `make soak` runs two programs of the lab for minutes instead of seconds.
+"""The long soak: `make soak` runs three programs of the lab for minutes instead of seconds.
 
 Owns the command line, how the time is shared, the log of what was done, who looks into the guest
 from outside meanwhile, and the verdict: the programs' own status, a kernel log without a
@@ -26,7 +26,7 @@ from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.vm import lab
 from trapless.vm.splats import splats
 
-PROGRAMS = (("probes_soak", 0.25), ("supervisor_soak", 1))
+PROGRAMS = (("probes_soak", 0.25), ("lib_files_end_at_random", 0.2), ("supervisor_soak", 1))
 """The programs, and their shares of the time that is left. The first changes the kernel's code,
 which is why it has a VM whose CPUs take turns (suite.TAKE_TURNS). Where it cannot run, its time is
 the other's."""

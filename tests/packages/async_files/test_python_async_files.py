@@ -8,18 +8,21 @@ cancelled, forks and the end of the interpreter.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 
 import pytest
 
 from libtrapless.aio import Files
+from tests.packages.async_files import files_soak
 
 BINDING = Path(__file__).resolve().parents[3] / "lib/bindings/python"
 LARGE = bytes(range(256)) * 1200  # more than one request reads
@@ -35,6 +38,14 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "sub/file").write_text("x")
     (tmp_path / "sub/loop").symlink_to("..")
     return tmp_path
+
+
+def opened_paths() -> list[Path]:
+    paths = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            paths.append(descriptor.readlink())
+    return paths
 
 
 def run(coroutine_of):
@@ -194,19 +205,13 @@ def test_no_descriptor_of_a_cancelled_open_is_left(folder: Path):
             for _ in range(turns % 6):
                 await asyncio.sleep(0)
             if turns % 2:
-                while not any(entry for entry in os.listdir("/proc/self/fd") if opened(entry)):
+                while (folder / "small") not in opened_paths():
                     await asyncio.sleep(0)
             task.cancel()
             for one in await asyncio.gather(task, return_exceptions=True):
                 if not isinstance(one, asyncio.CancelledError):
                     await one.close()
         await files.stat(folder)
-
-    def opened(descriptor: str) -> bool:
-        try:
-            return Path(f"/proc/self/fd/{descriptor}").readlink() == folder / "small"
-        except FileNotFoundError:
-            return False
 
     descriptors = len(os.listdir("/proc/self/fd"))
     run(work)
@@ -241,8 +246,36 @@ def test_an_engine_ends_when_its_loop_is_closed_and_another_one_comes(folder: Pa
     few = asyncio.run(work())
     for _ in range(3):
         asyncio.run(work())
-    assert asyncio.run(work()) == few
+    while (left := asyncio.run(work())) > few:  # threads end after their engine
+        time.sleep(0.01)
+    assert left <= few
     files.close()
+
+
+@pytest.mark.slow
+def test_tasks_loops_and_interpreters_that_end_at_random_leave_nothing():
+    assert not files_soak.one_pass(7)
+
+
+def test_a_file_whose_loop_is_closed_is_closed(folder: Path):
+    async def opens(files: Files):
+        async with await files.open(folder / "small"):
+            await asyncio.Event().wait()
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    files, loop = Files(), asyncio.new_event_loop()
+    task = loop.create_task(opens(files))
+    while (folder / "small") not in opened_paths():
+        loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    files.close()
+    task._log_destroy_pending = False
+    del task
+    gc.collect()
+    assert (folder / "small") not in opened_paths()
+    while len(os.listdir("/proc/self/fd")) != descriptors:
+        time.sleep(0.01)
 
 
 def test_one_object_serves_loops_in_threads_one_after_the_other_and_at_once(folder: Path):

@@ -172,8 +172,8 @@ static bool copy_text(struct engine *engine, napi_value value)
 }
 
 /*
- * add(paths, n): begins n queries, whose paths end with a NUL each. In the place of its kind a query
- * that cannot begin gets -errno. Returns how many those are.
+ * add(paths, n): begins n queries, whose paths end with a NUL each. A query that cannot begin gets
+ * -errno in the place of its kind. Returns how many those are.
  */
 static napi_value add_queries(napi_env env, napi_callback_info info)
 {

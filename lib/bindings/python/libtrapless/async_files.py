@@ -174,7 +174,14 @@ class File:
     async def close(self) -> None:
         if self._fd >= 0 and self._finalizer.detach():
             fd, self._fd = self._fd, -1
-            await self._files._number(self._path, "close", fd)
+            try:
+                link = self._files._link()
+                future: asyncio.Future[int] = link.create_future()
+                number = link.engine.call(future, NUMBER, self._path, "close", fd)
+            except (OSError, RuntimeError, ValueError):  # no loop runs any more, or it is another's
+                os.close(fd)
+                return
+            await link.outcome(future, number)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The lines, each with its end."""
@@ -303,8 +310,8 @@ class Files:
         )
         try:
             fd = await link.outcome(future, number)
-        except asyncio.CancelledError:
-            if not future.cancelled() and future.done() and not future.exception():
+        except BaseException:  # also GeneratorExit, of a task whose loop is closed
+            if future.done() and not future.cancelled() and not future.exception():
                 os.close(future.result())
             raise
         return File(self, fd, path)
