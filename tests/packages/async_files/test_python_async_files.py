@@ -270,7 +270,6 @@ def test_a_file_whose_loop_is_closed_is_closed(folder: Path):
     loop.run_until_complete(asyncio.sleep(0.01))
     loop.close()
     files.close()
-    task._log_destroy_pending = False
     del task
     gc.collect()
     assert (folder / "small") not in opened_paths()
