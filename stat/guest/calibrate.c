@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,6 +26,8 @@
 #define ROUNDS 3 /* the round with the fewest instructions counts */
 #define CHILDREN 4
 #define PAGE 4096ul
+#define SCAN_BYTES 16384 /* holds STAT_OPERATIONS entries with their attributes */
+#define FILE_NAME "file-%d"
 #define NAP_NS 8000000 /* longer than the timer's interrupt and the work that it leaves */
 
 struct pipes {
@@ -36,6 +40,7 @@ struct loop {
 	struct tl_batch *batch;
 	struct pipes outside, within;
 	int zero; /* a file: /dev/zero */
+	int folder, scanned; /* two descriptors of one folder; -1: TL_NR_SCANDIR is not offered */
 	bool traced;
 };
 
@@ -227,6 +232,28 @@ static void run_traced(struct loop *loop)
 	run_calls(loop);
 }
 
+/*
+ * The names of a folder and their attributes, by plain calls and by a compound call. The calls are
+ * told apart: costs.py knows each by its number.
+ */
+static void run_scans(struct loop *loop)
+{
+	static char buffer[SCAN_BYTES] __attribute__((aligned(8)));
+	struct statx attributes;
+	char name[16];
+	int i;
+
+	call(SYS_getdents64, loop->folder, (long)buffer, sizeof(buffer));
+	for (i = 0; i < STAT_OPERATIONS; i++) {
+		snprintf(name, sizeof(name), FILE_NAME, i);
+		syscall(SYS_statx, loop->folder, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
+			&attributes);
+	}
+	TL_ADD(loop->batch, TL_NR_SCANDIR, loop->scanned, buffer, sizeof(buffer), STATX_BASIC_STATS,
+	       TL_SCAN_NO_DOTS);
+	tl_batch_flush(loop->batch);
+}
+
 static void (*const loops[])(struct loop *loop) = {
 #define RUN(name) run_##name,
 	STAT_LOOPS(RUN)
@@ -246,6 +273,11 @@ static void renew_pages(struct loop *loop)
 		stat_fail("no memory to calibrate with: %s", strerror(errno));
 }
 
+static bool is_traced(int number)
+{
+	return loops[number] == run_traced || loops[number] == run_scans;
+}
+
 static void run_loop(struct loop *loop, int number, int mode, int counting)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
@@ -254,10 +286,13 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 	set_policy(loop->outside.partner, loops[number] == run_preemptions ? SCHED_OTHER :
 					  loops[number] == run_sleeps_twice ? SCHED_IDLE :
 					  SCHED_BATCH);
-	if (loops[number] == run_traced)
+	if (is_traced(number))
 		group_trace(true);
 	for (round = -1; round < ROUNDS; round++) { /* the first is a warm-up */
 		renew_pages(loop);
+		if (loops[number] == run_scans && (lseek(loop->folder, 0, SEEK_SET) ||
+						   lseek(loop->scanned, 0, SEEK_SET)))
+			stat_fail("cannot rewind a folder: %s", strerror(errno));
 		nanosleep(&nap, NULL);
 		phase = STAT_CALIBRATION | mode | STAT_ROUND * round | number;
 		if (round >= 0)
@@ -268,7 +303,7 @@ static void run_loop(struct loop *loop, int number, int mode, int counting)
 		if (round >= 0)
 			group_record_counts(phase);
 	}
-	if (loops[number] == run_traced)
+	if (is_traced(number))
 		group_trace(false);
 }
 
@@ -303,7 +338,9 @@ static bool is_wanted(const struct loop *loop, int number, int mode)
 {
 	if (loops[number] == run_batches)
 		return loop->batch && !mode;
-	return loops[number] != run_traced || (loop->traced && !mode);
+	if (loops[number] == run_scans && loop->folder < 0)
+		return false;
+	return !is_traced(number) || (loop->traced && !mode);
 }
 
 static void run_all(struct loop *loop, int mode, int counting)
@@ -318,17 +355,59 @@ static void run_all(struct loop *loop, int mode, int counting)
 	partner_end(&loop->within);
 }
 
+/* Makes a folder of STAT_OPERATIONS files, if the module has the compound call. */
+static void folder_create(struct loop *loop, char *path)
+{
+	char name[16];
+	int i, file, slot;
+
+	loop->folder = loop->scanned = -1;
+	if (!loop->traced || !loop->batch)
+		return;
+	slot = TL_ADD(loop->batch, TL_NR_SCANDIR, -1, 0, 0, 0, 0);
+	tl_batch_flush(loop->batch);
+	if (tl_batch_result(loop->batch, (unsigned int)slot) != -EBADF)
+		return;
+	if (!mkdtemp(path) || (loop->folder = open(path, O_RDONLY | O_DIRECTORY)) < 0 ||
+	    (loop->scanned = open(path, O_RDONLY | O_DIRECTORY)) < 0)
+		stat_fail("cannot make a folder %s: %s", path, strerror(errno));
+	for (i = 0; i < STAT_OPERATIONS; i++) {
+		snprintf(name, sizeof(name), FILE_NAME, i);
+		file = openat(loop->folder, name, O_CREAT | O_WRONLY, 0600);
+		if (file < 0)
+			stat_fail("cannot make a file in %s: %s", path, strerror(errno));
+		close(file);
+	}
+}
+
+static void folder_destroy(const struct loop *loop, const char *path)
+{
+	char name[16];
+	int i;
+
+	if (loop->folder < 0)
+		return;
+	for (i = 0; i < STAT_OPERATIONS; i++) {
+		snprintf(name, sizeof(name), FILE_NAME, i);
+		unlinkat(loop->folder, name, 0);
+	}
+	rmdir(path);
+}
+
 static void __attribute__((noreturn)) calibrate_here(int counting, bool supervisor,
 						     bool traced)
 {
 	struct loop loop = { .zero = open("/dev/zero", O_RDONLY | O_CLOEXEC),
 			     .traced = traced };
+	char folder[] = "/tmp/trapless-stat-XXXXXX";
 
 	partner_begin(&loop.outside);
 	group_enter();
 	if (tl_batch_create(&loop.batch, STAT_BATCH, TL_MODULE))
 		loop.batch = NULL; /* without the module there are no batches to speak of */
+	folder_create(&loop, folder);
 	run_all(&loop, 0, counting);
+	folder_destroy(&loop, folder);
 	if (supervisor) {
 		supervisor_switch(0, true);
 		run_all(&loop, STAT_CALIBRATION_SUPERVISOR, counting);

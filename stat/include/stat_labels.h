@@ -80,11 +80,13 @@
  * (slept_within), calls that ended with another thread's turn (preempted), and calls in the middle
  * of which the processor went to another thread though this one could have gone on
  * (preempted_within). Of all these, left_again are those whose call had left the processor before.
+ * Where calls are told apart: names that getdents64 returned (names), and calls that asked for the
+ * attributes of one of them (name_stats).
  */
 #define STAT_EVENTS(X) \
 	X(forks) X(execs) X(exits) X(signals) X(page_faults) \
 	X(slept_out) X(slept_within) X(preempted) X(file_faults) X(shared) X(preempted_within) \
-	X(left_again)
+	X(left_again) X(names) X(name_stats)
 
 /* Where calls ended that were made in supervisor mode: fields calls_* of struct tl_process. */
 #define STAT_CALLS(X) X(direct) X(worked) X(left) X(kernel)
@@ -93,7 +95,7 @@
 #define STAT_LOOPS(X) \
 	X(nothing) X(calls) X(batches) X(faults) X(double_faults) X(kernel_faults) X(handed) \
 	X(closes) X(sleeps) X(preemptions) X(sleeps_within) X(sleeps_twice) X(forks) X(execs) \
-	X(traced)
+	X(traced) X(scans)
 
 /* The operations of one loop, and the calls of a batch in it. */
 #define STAT_OPERATIONS 64

@@ -6,8 +6,9 @@
  * the next region. While calls are told apart, each begins a region of its own. It also counts what
  * the ledger of crossings cannot see: processes begun and ended, programs executed, signals
  * delivered, page faults, requests for files of the machine that runs the guest, and calls in which
- * a thread left the processor. work.c owns calls that find work on their way out, owner.c who
- * belongs to the program. The numbers in labels are those of stat_labels.h.
+ * a thread left the processor. work.c owns calls that find work on their way out, scans.c those on
+ * names of directories, owner.c who belongs to the program. The numbers in labels are those of
+ * stat_labels.h.
  *
  * The guest has one processor, as the model follows one. That processor alone writes all of this,
  * with interrupts off; the counts of events are written in the context of their own task.
@@ -230,8 +231,19 @@ static void split(unsigned int part)
 
 static void on_return(void *data, struct pt_regs *regs, long result)
 {
-	if (counting && running == GROUP_PROGRAM && IS_ERR_VALUE(result))
+	unsigned long flags;
+
+	if (!counting || running != GROUP_PROGRAM)
+		return;
+	if (IS_ERR_VALUE(result)) {
 		split(STAT_PART_FAILED);
+	} else if (scans_concern(regs)) {
+		local_irq_save(flags);
+		tl_model_end();
+		scans_note(regs, result, &counts.names, &counts.name_stats);
+		begin(GROUP_PROGRAM, current);
+		local_irq_restore(flags);
+	}
 }
 
 /* A handler may take fewer arguments than its tracepoint gives. */
@@ -375,6 +387,12 @@ static int hook_all(struct hook *to, unsigned int count)
 	return 0;
 }
 
+static void end_tracing(void)
+{
+	unhook(call_hooks, ARRAY_SIZE(call_hooks));
+	scans_end();
+}
+
 static int tracing_set(const char *text, const struct kernel_param *parameter)
 {
 	bool on;
@@ -384,10 +402,12 @@ static int tracing_set(const char *text, const struct kernel_param *parameter)
 		return error;
 	if (counting)
 		return -EBUSY;
-	if (on)
-		error = hook_all(call_hooks, ARRAY_SIZE(call_hooks));
+	if (!on)
+		end_tracing();
 	else
-		unhook(call_hooks, ARRAY_SIZE(call_hooks));
+		error = scans_begin() ?: hook_all(call_hooks, ARRAY_SIZE(call_hooks));
+	if (on && error)
+		scans_end();
 	if (!error)
 		tracing = on;
 	return error;
@@ -436,7 +456,7 @@ static void __exit stat_exit(void)
 			unregister_kprobe(&requests[i]);
 	unhook(hooks, ARRAY_SIZE(hooks));
 	if (tracing)
-		unhook(call_hooks, ARRAY_SIZE(call_hooks));
+		end_tracing();
 	work_exit();
 	if (counting)
 		tl_model_end();

@@ -60,6 +60,17 @@ class CallCost:
         return max(self.supervisor or 0.0, self.batches or 0.0)
 
 
+@dataclass(frozen=True)
+class ScanSaving:
+    """What TL_NR_SCANDIR would do for a program: of `names` that it read by getdents64, it asked
+    for the attributes of `stats`. `saved` are the instructions that one request for all entries of
+    a directory would take away; None where no loop could tell."""
+
+    names: int
+    stats: int
+    saved: float | None
+
+
 class ByCall:
     """The calls of a run in which they were told apart."""
 
@@ -82,6 +93,20 @@ class ByCall:
             return 0.0
         plain, nothing = (loops[name]["trap"].features["kernel"] for name in ("calls", "nothing"))
         return (plain - nothing) / labels.OPERATIONS - traced.inside / traced.number
+
+    @property
+    def scan(self) -> ScanSaving:
+        """The names that the program read and asked about, and what a compound call would save.
+
+        The request takes the attributes of all entries, also of those that nobody asks about.
+        """
+        names, stats = (self.run.events.get(name, 0) for name in ("names", "name_stats"))
+        loop, saved = self.run.scan_loop, None
+        if loop:
+            statx = loop["statx"] / labels.OPERATIONS + self.added
+            more = (loop["scandir"] - loop["getdents64"]) / labels.OPERATIONS
+            saved = stats * statx - names * more
+        return ScanSaving(names, stats, saved)
 
     @property
     def number(self) -> int:

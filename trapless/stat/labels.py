@@ -38,7 +38,7 @@ FACT_CALLS, FACT_DEMOTIONS = 0xFE0, 0xFD0
 
 EVENTS = (
     "forks", "execs", "exits", "signals", "page_faults", "slept_out", "slept_within", "preempted",
-    "file_faults", "shared", "preempted_within", "left_again",
+    "file_faults", "shared", "preempted_within", "left_again", "names", "name_stats",
 )  # fmt: skip
 """The events that the module counts in each phase; the fact of the first is 16 times the phase."""
 
@@ -48,6 +48,7 @@ CALLS = ("direct", "worked", "left", "kernel")
 LOOPS = (
     "nothing", "calls", "batches", "faults", "double_faults", "kernel_faults", "handed", "closes",
     "sleeps", "preemptions", "sleeps_within", "sleeps_twice", "forks", "execs", "traced",
+    "scans",
 )  # fmt: skip
 """The loops of the calibration, by number."""
 

@@ -42,6 +42,8 @@ class Loop:
 
 GETPPID = 110
 """The call of the loop that says what telling calls apart costs."""
+SCAN_WAYS = {217: "getdents64", 332: "statx", 8: "scandir"}
+"""The calls of the loop that reads a folder, by number: the last one enters a batch."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class RunCounts:
     `loops`: by name and mode ("trap", "supervisor"). Where the program ran by turns, `repeats` has
     each of its runs, by mode and in their order, and `program` is empty; `calls` and `demotions`
     are the module's counts of all runs in supervisor mode. `calls_made`: each system call, where
-    they were told apart; `traced`: those of the loop that says what this costs.
+    they were told apart; `traced`: those of the loop that says what this costs. `scan_loop`: the
+    kernel's instructions, inside calls, for the entries of a folder by each way (SCAN_WAYS).
     """
 
     release: str
@@ -99,6 +102,7 @@ class RunCounts:
     calls_made: tuple[CallCounts, ...] = ()
     traced: CallCounts | None = None
     numberless: int = 0  # calls whose number no call has, in an uncounted run
+    scan_loop: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def gates(self) -> int:
@@ -156,6 +160,8 @@ class RunCounts:
         data["repeats"] = {mode: [vars(run) for run in runs] for mode, runs in self.repeats.items()}
         data["calls"] = None if self.calls is None else vars(self.calls)
         del data["calls_made"], data["traced"], data["numberless"]
+        if not self.scan_loop:
+            del data["scan_loop"]
         if self.numberless:
             data["numberless"] = self.numberless
         if self.calls_made:
@@ -249,6 +255,7 @@ def read(
         },
         calls_made=_calls(apart, 0),
         traced=_traced(apart, groups),
+        scan_loop=_scan_loop(apart, groups),
     )
 
 
@@ -310,17 +317,30 @@ def _calls(apart: Iterable[Row], phase: int) -> tuple[CallCounts, ...]:
 
 
 def _traced(apart: Sequence[Row], groups: Mapping[int, Row]) -> CallCounts | None:
-    """The calls of the loop whose calls are told apart, in its round of the fewest instructions."""
-    wanted = labels.LOOPS.index("traced")
+    """The calls of the loop whose calls are told apart."""
+    calls = _told_apart("traced", apart, groups)
+    return next((call for call in calls if call.nr == GETPPID), None)
+
+
+def _scan_loop(apart: Sequence[Row], groups: Mapping[int, Row]) -> dict[str, int]:
+    calls = _told_apart("scans", apart, groups)
+    found = {SCAN_WAYS[call.nr]: call.inside for call in calls if call.nr in SCAN_WAYS}
+    return found if len(found) == len(SCAN_WAYS) else {}
+
+
+def _told_apart(
+    loop_name: str, apart: Sequence[Row], groups: Mapping[int, Row]
+) -> tuple[CallCounts, ...]:
+    """The calls of a loop that tells them apart, in its round of the fewest instructions."""
+    wanted = labels.LOOPS.index(loop_name)
     rounds = {
         phase: loop.instructions
         for phase, loop in _phases(groups, {})
         if phase & labels.CALIBRATION and phase & labels.LOOP_MASK == wanted
     }
     if not apart or not rounds:
-        return None
-    best = min(rounds, key=lambda phase: rounds[phase])
-    return next((call for call in _calls(apart, best) if call.nr == GETPPID), None)
+        return ()
+    return _calls(apart, min(rounds, key=lambda phase: rounds[phase]))
 
 
 def _counts(groups: Mapping[int, Row], label: int, recording: Recording) -> tuple[int, ...]:

@@ -313,7 +313,9 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """All figures, and the counts that they are made of."""
-        calls = {"calls": [_call_json(one) for one in self.by_call.calls]}
+        calls: dict[str, Any] = {"calls": [_call_json(one) for one in self.by_call.calls]}
+        if "names" in self.counts.events:
+            calls["scan"] = asdict(self.by_call.scan)
         return {
             **(calls if self.counts.calls_made else {}),
             "format": "trapless-stat",

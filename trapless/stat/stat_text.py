@@ -75,6 +75,7 @@ def call_lines(report: Report, argv: Sequence[str], hidden: Container[str]) -> I
     yield from aligned(_call_table(report, hidden))
     yield ""
     yield from _mechanisms(report)
+    yield from _scan(report)
     yield ""
     yield "Read as:"
     for text in CALL_NOTES:
@@ -90,6 +91,26 @@ CALL_NOTES = (
     "wrapped: `any`, in a batch or by a worker, which then executes the kernel's instructions in "
     "the caller's place; `batch`, in a batch only; `no`: trapless doctor --calls says why",
 )
+SCAN_NAMES_MIN = 10
+
+
+def _scan(report: Report) -> Iterator[str]:
+    """Whether the program asks for the attributes of enough names that it read from directories."""
+    scan = report.by_call.scan
+    if scan.stats < SCAN_NAMES_MIN:
+        return
+    would = "is not offered on this kernel"
+    if scan.saved is not None:
+        share = scan.saved / max(report.counts.instructions, 1)
+        does = "take away" if share > 0 else "add"
+        would = f"would {does} {short(abs(scan.saved))} instructions ({abs(share):.1%})"
+    yield ""
+    yield from sentence(
+        f"of {scan.names:,} names that it read by getdents64, it asked for the attributes of "
+        f"{scan.stats:,}: TL_NR_SCANDIR (tl_scan, tl_walk) gives both in one request, and {would}"
+    )
+
+
 WRAPPED = {
     CallClass.ANY: "any",
     CallClass.NULL_MASK: "any",

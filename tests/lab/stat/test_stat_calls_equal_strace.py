@@ -56,12 +56,22 @@ SOURCE = "int f(int x) { return x + 1; }"
 
 COMMANDS = {
     "find": (FILES, ("find", "/tmp/tree", "-name", "f")),
+    "newer": (FILES, ("find", "/tmp/tree", "-newer", "/etc/passwd")),
+    "du": (FILES, ("du", "-s", "/tmp/tree")),
+    "ls": (FILES, ("ls", "-lR", "/tmp/tree")),
     "sqlite3": ("true", ("sqlite3", ":memory:", SQL)),
     "git": (REPOSITORY, ("git", "-C", "/tmp/tree", "status")),
     "gcc": (f"echo '{SOURCE}' > /tmp/x.i", ("gcc-12", "-c", "-o", "/tmp/x.o", "/tmp/x.i")),
     "known": ("true", (KNOWN, "threads", str(THREADS), str(CHILDREN), str(CALLS))),
 }
 """How the files of each are made, and its command."""
+
+SCANS = {"find": (120, 60), "newer": (120, 120), "du": (120, 120), "ls": (120, 120)}
+"""The names of FILES, and of how many of them each command asks for the attributes. find asks only
+about folders where their number of links does not say how many there are."""
+SAVED_MIN, SAVED_MAX = 800, 12_000
+"""Instructions that TL_NR_SCANDIR takes away from an entry in memory; more where the kernel clears
+the memory of each path, since the emulator counts every byte."""
 
 ROW = re.compile(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(\d*) +(\w+)$", re.M)
 """A row of strace -c: calls, errors, name."""
@@ -71,7 +81,8 @@ ROW = re.compile(r"^ *[\d.]+ +[\d.]+ +\d+ +(\d+) +(\d*) +(\w+)$", re.M)
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs, out of the stock root, and what they need."""
     root = real_programs.unpacked(Silent()).root
-    wanted = [f"usr/bin/{name}" for name in ("strace", "find", "sqlite3", "git", "gcc-12", "as")]
+    names = ("strace", "find", "du", "sqlite3", "git", "gcc-12", "as")
+    wanted = ["bin/ls", *(f"usr/bin/{name}" for name in names)]
     path = tmp_path_factory.mktemp("calls") / "programs.tar"
     return program_archive.pack(root, path, [*wanted, f"{COMPILER}/cc1"])
 
@@ -119,6 +130,12 @@ def test_counts_are_those_of_strace(kernel: str, packed: Path, name: str) -> Non
     assert all(one.kernel > TOLD * one.number for one in calls.values())
     assert run.events["shared"] == 0  # all files are the guest's own
     assert RunCounts.of_json(run.as_json()) == run
+    if name in SCANS:
+        scan = ByCall(run).scan
+        assert (scan.names, scan.stats) == SCANS[name]
+        # Where the module has no compound call, nothing can be said of it.
+        if scan.saved is not None and scan.stats == scan.names:
+            assert SAVED_MIN * scan.stats < scan.saved < SAVED_MAX * scan.stats
     if name == "known":
         known = (1 + THREADS) * (1 + CHILDREN) * CALLS
         assert calls["getppid"].number == known

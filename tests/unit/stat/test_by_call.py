@@ -315,3 +315,42 @@ def test_a_filter_that_means_no_call_is_an_error(pattern, message):
 def test_wrong_usage_is_named(words, message):
     result = CliRunner().invoke(cli, ["stat", *words])
     assert result.exit_code == 2 and message in result.output
+
+
+# ---- Names of directories -----------------------------------------------------------------------
+
+
+def asking(found, names, stats, loop):
+    events = {**found.events, "names": names, "name_stats": stats}
+    return run_report.Report(replace(found, events=events, scan_loop=loop))
+
+
+LOOP = {"getdents64": 64 * 300, "statx": 64 * 2800, "scandir": 64 * 1600}
+
+
+def test_a_compound_call_saves_what_is_asked_about_and_costs_what_is_read(found):
+    every, few = (asking(found, 1000, stats, LOOP).by_call.scan for stats in (1000, 100))
+    added = ByCall(found).added
+    assert every.saved == pytest.approx(1000 * (2800 + added) - 1000 * 1300)
+    assert few.saved == pytest.approx(100 * (2800 + added) - 1000 * 1300)
+    assert few.saved < 0 < every.saved
+
+
+@pytest.mark.parametrize(
+    ("stats", "loop", "words"),
+    [
+        (1000, LOOP, "would take away"),
+        (100, LOOP, "would add"),
+        (1000, {}, "is not offered on this kernel"),
+        (5, LOOP, None),
+    ],
+)
+def test_the_report_says_what_a_compound_call_would_do(found, stats, loop, words):
+    text = " ".join(stat_text.call_lines(asking(found, 1000, stats, loop), ["du"], ()))
+    assert ("TL_NR_SCANDIR" in text) == (words is not None)
+    assert words is None or words in " ".join(text.split())
+
+
+def test_counts_of_names_are_saved(found):
+    run = asking(found, 20, 10, LOOP).counts
+    assert RunCounts.of_json(json.loads(json.dumps(run.as_json()))) == run
