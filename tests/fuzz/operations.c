@@ -10,6 +10,7 @@
 #include "operations.h"
 
 #include <poll.h>
+#include <linux/stat.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -19,7 +20,8 @@
 static struct ring rings[RINGS];
 static struct tl_completions *completions[RINGS];	/* of the ring in the same place, or NULL */
 char scratch[SCRATCH + SAFE_BYTES] __attribute__((aligned(4096)));
-static int pipe_ends[2], zero, null, event, set, directory;
+static const char *const directory_paths[] = { "/proc/self", "/", "/dev", "." };
+static int pipe_ends[2], zero, null, event, set, directories[4];
 
 /* Calls that change nothing which a program's own code stands on. */
 static const uint32_t safe_calls[] = {
@@ -51,7 +53,8 @@ void operations_init(const struct input *input)
 		*(uint64_t *)(scratch + i) = i % 24 ? random_below(&random, 8) : 100000;
 	zero = open("/dev/zero", O_RDONLY);
 	null = open("/dev/null", O_WRONLY);
-	directory = open("/proc/self", O_RDONLY | O_DIRECTORY);
+	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
+		directories[i] = open(directory_paths[i], O_RDONLY | O_DIRECTORY);
 	if (pipe(pipe_ends))
 		pipe_ends[0] = pipe_ends[1] = -1;
 	event = eventfd(0, EFD_NONBLOCK);
@@ -71,7 +74,7 @@ uint32_t take_number(struct script *script)
 		return CHOOSE(safe_calls, byte);
 	if (byte < 160)
 		return CHOOSE(useful_calls, byte);
-	if (byte == 175)
+	if (byte >= 172 && byte < 176)
 		return TL_NR_SCANDIR;
 	if (byte < 176)
 		return CHOOSE(masked_calls, byte);
@@ -167,6 +170,20 @@ static void setup_garbage(struct script *script)
 	sys(SYS_close, fd);
 }
 
+/* Mostly a directory that has not ended, and memory for some entries. */
+static void fill_scan(struct script *script, struct tl_request *request)
+{
+	uint8_t how = script_take(script);
+	int directory = directories[how % 4];
+
+	if (how & 4)
+		sys(SYS_lseek, directory, 0, SEEK_SET);
+	request->args[0] = (uint64_t)directory;
+	request->args[2] = request->args[2] ? request->args[2] : 1024;
+	request->args[3] = how & 8 ? STATX_BASIC_STATS | STATX_BTIME : how * 0x1010101u;
+	request->args[4] = how & 128 ? how & 127u : (how & 0x30u) << 9 | (how >> 6 & 1u);
+}
+
 void request_fill(struct script *script, struct tl_request *request)
 {
 	uint32_t nr = take_number(script), arguments = script_take(script) % 4;
@@ -174,10 +191,8 @@ void request_fill(struct script *script, struct tl_request *request)
 	request->nr = nr;
 	for (uint32_t i = 0; i < 6; i++)
 		request->args[i] = i < arguments ? take_argument(script) : 0;
-	if (nr == TL_NR_SCANDIR && arguments) {
-		request->args[0] = (uint64_t)directory;
-		request->args[2] = request->args[2] ? request->args[2] : 1024;
-	}
+	if (nr == TL_NR_SCANDIR && arguments)
+		fill_scan(script, request);
 	if (supervised && request->args[2] > SAFE_BYTES)
 		request->args[2] = SAFE_BYTES;
 }
