@@ -196,4 +196,4 @@ def test_a_module_without_compound_calls_leaves_their_rows_out():
     assert "tmpfs.scan.n1000.instructions" not in metrics
     assert "tree.walk.module.ratio_to_fts" not in metrics
     assert metrics["tree.walk.plain.ratio_to_fts"].value == pytest.approx(0.8, abs=0.001)
-    assert len(part_scan.figures(raw)) == 3
+    assert len(part_scan.figures(raw)) == 4
