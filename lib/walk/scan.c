@@ -276,6 +276,7 @@ int tl_scan_open(struct tl_scan *scan, int dirfd, const char *path)
 		return (int)fd;
 	scan->fd = (int)fd;
 	scan->ended = false;
+	scan->error = 0;
 	scan->at = scan->arena.used = 0;
 	return 0;
 }
@@ -294,12 +295,12 @@ int tl_scan_next(struct tl_scan *scan, const struct tl_scan_entry **entry)
 	if (scan->fd < 0)
 		return -EBADF;
 	while (scan->at == scan->arena.used) {
-		if (scan->ended)
-			return 0;
-		scan->at = scan->arena.used = 0;
-		error = tl_scan_read(scan, scan->fd, &scan->arena, &scan->ended);
-		if (error && !scan->arena.used)
+		error = scan->error;
+		scan->error = 0;
+		if (error || scan->ended)
 			return error;
+		scan->at = scan->arena.used = 0;
+		scan->error = tl_scan_read(scan, scan->fd, &scan->arena, &scan->ended);
 	}
 	*entry = (const void *)(scan->arena.bytes + scan->at);
 	scan->at += (*entry)->size;

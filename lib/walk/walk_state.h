@@ -30,6 +30,7 @@ struct tl_scan {
 	/* Of tl_scan_open() alone. */
 	int fd;
 	bool ended;
+	int error;		/* to be returned behind the entries in the arena, or 0 */
 	struct arena arena;
 	size_t at;		/* the next entry in the arena */
 };
