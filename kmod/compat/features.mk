@@ -31,3 +31,4 @@ TLK_FEATURES += $(call has,UNWIND_HINT_EMPTY,arch/x86/include/asm/unwind_hints.h
 TLK_FEATURES += $(if $(wildcard $(srctree)/include/linux/annotate.h),-DTLK_HAS_ANNOTATE)
 TLK_FEATURES += $(call has,file_mnt_idmap,include/linux/fs.h,FILE_MNT_IDMAP)
 TLK_FEATURES += $(call has,group_dead,include/trace/events/sched.h,GROUP_DEAD)
+TLK_FEATURES += $(call has,FILLDIR_FLAG_NOINTR,include/linux/fs.h,DIR_CONTEXT_COUNT)

@@ -19,7 +19,7 @@
 #define TLK_STATX_ATTRIBUTES U64_MAX
 #endif
 
-/* Finds the kernel's function. Returns 0, or -ENOENT where it is missing or was never read. */
+/* Finds the kernel's function. Returns 0, or -errno where the log says why it cannot be called. */
 int tlk_statx_init(void);
 
 /*
@@ -35,6 +35,17 @@ static inline int tlk_may_search(struct file *directory)
 	return inode_permission(file_mnt_idmap(directory), file_inode(directory), MAY_EXEC);
 #else
 	return inode_permission(file_mnt_user_ns(directory), file_inode(directory), MAY_EXEC);
+#endif
+}
+
+/*
+ * Tells the file system how many bytes of names have room. FUSE asks its server for so many since
+ * upstream commit dabb90391028 (6.16), and for one page where it knows nothing.
+ */
+static inline void tlk_dir_set_room(struct dir_context *context, unsigned int bytes)
+{
+#ifdef TLK_HAS_DIR_CONTEXT_COUNT
+	context->count = bytes;
 #endif
 }
 

@@ -8,8 +8,6 @@
  * over that. So a name that the directory has given is never lost, wherever the second part stops.
  * The module reads nothing back from the user's buffer.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/align.h>
 #include <linux/build_bug.h>
 #include <linux/cred.h>
@@ -21,7 +19,6 @@
 #include <linux/limits.h>
 #include <linux/moduleparam.h>
 #include <linux/mount.h>
-#include <linux/printk.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/stat.h>
@@ -78,21 +75,31 @@ static bool is_dots(const char *text, int length)
 	return text[0] == '.' && (length == 1 || (length == 2 && text[1] == '.'));
 }
 
-/* Copies a name, fills it up with zeros, and looks for a slash, which a name cannot have. */
+/*
+ * Copies a name and fills it up with zeros. Returns whether it has no slash. FUSE may send a zero
+ * byte in a name: the program sees the name up to there, as by getdents64, and so does statx().
+ */
 static bool copy_name(struct name *name, const char *text, int length)
 {
 	const struct word_at_a_time constants = WORD_AT_A_TIME_CONSTANTS;
 	u64 *const words = (u64 *)name->text;
 	const unsigned int count = padded(length) / sizeof(*words);
-	unsigned long found = 0, bits;
+	unsigned long slashes = 0, zeros = 0, bits;
 	unsigned int i;
 
-	words[count - 1] = 0;
+	words[count - 1] = ~0ull;
 	memcpy(name->text, text, length);
-	for (i = 0; i < count; i++)
-		found |= has_zero(words[i] ^ REPEAT_BYTE('/'), &bits, &constants);
+	for (i = 0; i < count; i++) {
+		slashes |= has_zero(words[i] ^ REPEAT_BYTE('/'), &bits, &constants);
+		zeros |= has_zero(words[i], &bits, &constants);
+	}
+	words[count - 1] &= (1ull << length % 8 * 8) - 1;
+	if (unlikely(zeros)) {
+		length = strlen(name->text);
+		memset(name->text + length, 0, padded(length) - length);
+	}
 	name->length = length;
-	return !found;
+	return !slashes;
 }
 
 /* The first 8 bytes of an entry, in one word. */
@@ -140,8 +147,6 @@ static bool collect(struct dir_context *context, const char *text, int length, l
 		scan->error = -EIO;
 		return false;
 	}
-	if (scan->flags & TL_SCAN_NO_DOTS && is_dots(text, length))
-		return true;
 	size = sizeof(struct tl_scan_entry) + padded(length);
 	if (size > scan->left || name->text + padded(length) > (char *)scan->end) {
 		scan->error = -EINVAL;
@@ -156,6 +161,8 @@ static bool collect(struct dir_context *context, const char *text, int length, l
 		scan->error = -EIO;
 		return false;
 	}
+	if (scan->flags & TL_SCAN_NO_DOTS && is_dots(name->text, name->length))
+		return true;
 	/* Later kernels have flags above the type. */
 	name->type = type & S_DT_MASK;
 	if (!put_name(scan->to, name, ino)) {
@@ -164,6 +171,7 @@ static bool collect(struct dir_context *context, const char *text, int length, l
 	}
 	scan->last = name;
 	scan->next = name_after(name);
+	size = sizeof(struct tl_scan_entry) + padded(name->length);
 	scan->to += size;
 	scan->left -= size;
 	return true;
@@ -171,7 +179,8 @@ static bool collect(struct dir_context *context, const char *text, int length, l
 
 /*
  * Collects names. Returns 0 or -errno; names that were taken come before an error. File systems may
- * give few names at a time: where all of them were left out, the directory has not ended.
+ * give few names at a time: where all of them were left out, the directory has not ended, and a
+ * file system may go on like that without end.
  */
 static int collect_names(struct scan *scan)
 {
@@ -180,15 +189,20 @@ static int collect_names(struct scan *scan)
 	int error;
 
 	/* A file that is no directory may have other things in the lock's place. */
-	if (!S_ISDIR(file_inode(directory)->i_mode) || !(directory->f_mode & FMODE_ATOMIC_POS))
+	if (!S_ISDIR(file_inode(directory)->i_mode))
 		return -ENOTDIR;
+	tlk_dir_set_room(&scan->context, min_t(size_t, scan->left, TLK_NAMES_BYTES));
 	mutex_lock(&directory->f_pos_lock);
-	do {
+	for (;;) {
 		before = directory->f_pos;
 		error = iterate_dir(directory, &scan->context);
-		if (fatal_signal_pending(current))
-			error = error ?: -EINTR;
-	} while (!error && !scan->error && !scan->last && directory->f_pos != before);
+		if (error || scan->error || scan->last || directory->f_pos == before)
+			break;
+		if (signal_pending(current) && tlk_must_return()) {
+			error = -EINTR;
+			break;
+		}
+	}
 	if (scan->last)
 		scan->last->next = scan->context.pos;
 	mutex_unlock(&directory->f_pos_lock);
@@ -215,8 +229,9 @@ static struct dentry *find_cached(struct dentry *directory, const struct name *n
 	dentry = d_lookup(directory, &text);
 	if (!dentry)
 		return NULL;
-	flags = READ_ONCE(dentry->d_flags);
-	if (unlikely(flags & DCACHE_MANAGED_DENTRY || d_is_negative(dentry)))
+	/* A dentry has its inode before its flags say so; see __d_set_inode_and_type(). */
+	flags = smp_load_acquire(&dentry->d_flags);
+	if (unlikely(flags & DCACHE_MANAGED_DENTRY || d_flags_negative(flags)))
 		goto walk;
 	/* What the kernel reports of a block device is not all in its inode. */
 	if (unlikely(S_ISBLK(d_inode(dentry)->i_mode)))
@@ -264,6 +279,9 @@ static int take_attributes(const struct scan *scan, bool use_cache, const struct
 	}
 	if (quickly)
 		return -EINTR;
+	/* The kernel's walk would end at the directory itself. */
+	if (unlikely(!name->length))
+		return -ENOENT;
 	return tlk_statx(scan->fd, name->text, scan->flags & TL_SCAN_SYNC_TYPE, stat, scan->mask);
 }
 
@@ -397,10 +415,7 @@ MODULE_PARM_DESC(scandir, "offer TL_NR_SCANDIR where the kernel has what it take
 
 void __init tlk_scandir_init(void)
 {
-	if (scandir && tlk_statx_init()) {
-		pr_info("TL_NR_SCANDIR is not offered: vfs_statx() of this kernel is not known\n");
-		scandir = false;
-	}
+	scandir = scandir && !tlk_statx_init();
 	if (scandir)
 		tlk_policy_set_beyond(call_beyond);
 }

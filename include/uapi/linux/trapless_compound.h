@@ -16,6 +16,7 @@
  *   -EBADF    the descriptor; -ENOTDIR where it is no directory
  *   -EINVAL   flags or mask are unknown, or the buffer is too small for the next entry: it takes
  *             any with TL_SCAN_ENTRY_MAX bytes
+ *   -EINTR    a signal came before there was a name to return
  *   -EFAULT   the buffer cannot be written; and what else getdents64(2) returns
  *
  * Each name comes once, and the position of the descriptor moves as by getdents64(2). A failed

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A FUSE file system of one directory with a few files. Each answer to a read of the directory has
- * one entry, also "." and "..", and no name may be kept: the kernel asks again for each use. It
- * owns what the server answers. The server is a process of its own and ends with its parent.
+ * one entry, also "." and "..", and no name may be kept: the kernel asks again for each use. The
+ * last three names have a zero byte, which no name should have. This file owns what the server
+ * answers. The server is a process of its own and ends with its parent.
  */
 #ifndef TL_TEST_FUSE_SERVER_H
 #define TL_TEST_FUSE_SERVER_H
@@ -14,8 +15,14 @@
 
 #include "check.h"
 
-#define FUSE_FILES 3
+#define FUSE_FILES 6
+#define FUSE_STREAM 1u		/* the directory's file has no position (FOPEN_STREAM) */
+#define FUSE_ENDLESS 2u		/* each entry is "." */
 #define FUSE_ANSWER_BYTES 4096
+
+static unsigned int fuse_flags;
+/* The bytes of entries that the kernel last asked for; the server writes it. */
+static uint32_t *fuse_asked_bytes;
 
 struct fuse_answer {
 	struct fuse_out_header head;
@@ -33,12 +40,19 @@ static inline void fuse_attributes(uint64_t node, struct fuse_attr *attr)
 /* The entry at `at` of the directory. Returns its bytes, 0 behind the last one. */
 static inline size_t fuse_entry(uint64_t at, struct fuse_dirent *entry)
 {
+	static const char zeros[3][9] = { "file-5\0x", "\0file-6", "..\0file7" };
+
+	entry->off = at + 1;
+	if (fuse_flags & FUSE_ENDLESS)
+		at = 0;
 	if (at >= FUSE_FILES + 2)
 		return 0;
 	entry->ino = at < 2 ? FUSE_ROOT_ID : at;
-	entry->off = at + 1;
 	entry->type = (at < 2 ? S_IFDIR : S_IFREG) >> 12;
-	if (at < 2)
+	if (at >= FUSE_FILES - 1) {
+		entry->namelen = 8;
+		memcpy(entry->name, zeros[at - (FUSE_FILES - 1)], 8);
+	} else if (at < 2)
 		entry->namelen = (uint32_t)sprintf(entry->name, "%s", at ? ".." : ".");
 	else
 		entry->namelen = (uint32_t)sprintf(entry->name, "file-%d", (int)at);
@@ -76,8 +90,11 @@ static inline int fuse_answer(const struct fuse_in_header *head, const void *bod
 	case FUSE_LOOKUP:
 		return fuse_look_up(body, out) ?: (int)sizeof(struct fuse_entry_out);
 	case FUSE_OPENDIR:
+		if (fuse_flags & FUSE_STREAM)
+			((struct fuse_open_out *)out)->open_flags = FOPEN_STREAM;
 		return sizeof(struct fuse_open_out);
 	case FUSE_READDIR:
+		*fuse_asked_bytes = ((const struct fuse_read_in *)body)->size;
 		return (int)fuse_entry(((const struct fuse_read_in *)body)->offset, out);
 	case FUSE_RELEASEDIR:
 		return 0;
@@ -108,16 +125,19 @@ static inline void fuse_serve(int fd)
 }
 
 /* Mounts the file system at a new directory. Returns false where the kernel has no FUSE. */
-static inline bool fuse_mount(const char *place)
+static inline bool fuse_mount(const char *place, unsigned int flags)
 {
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	char options[100];
 
 	if (fd < 0)
 		return false;
+	fuse_asked_bytes = MUST(mmap(NULL, sizeof(*fuse_asked_bytes), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	MUST(mkdir(place, 0755));
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
 	MUST(mount("none", place, "fuse", 0, options));
+	fuse_flags = flags;
 	if (MUST(fork()) == 0)
 		fuse_serve(fd);
 	MUST(close(fd));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * One request of TL_NR_SCANDIR gives what getdents64 and statx give: every name once, in the same
- * order, with every field and error, in directories of many kinds. TL_PLACES names more of them.
- * A place that changes while it is read is compared again.
+ * order, with every field and error, in directories of many kinds. TL_PLACES names more of them,
+ * and TL_IDMAPPED those that are also compared through an idmapped mount. A place that changes
+ * while it is read is compared again.
  */
+#include <limits.h>
 #include <linux/mount.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -199,6 +201,122 @@ static void compare_unsearchable(void)
 	compare("/filled");
 }
 
+/* All users are unknown in there. */
+static void compare_in_user_namespace(void)
+{
+	MUST(unshare(CLONE_NEWUSER));
+	ring = ring_open(1);
+	compare("/filled");
+}
+
+/* A namespace in which the users from 0 on are those from 1000 on outside. */
+static int open_user_namespace(void)
+{
+	static const char map[] = "0 1000 60000";
+	char path[64];
+	pid_t child = (pid_t)MUST(sys(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
+	int fd;
+
+	if (!child)
+		for (;;)
+			pause();
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%cid_map", (int)child, "ug"[i]);
+		fd = MUST(open(path, O_WRONLY));
+		MUST(write(fd, map, sizeof(map) - 1));
+		MUST(close(fd));
+	}
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)child);
+	fd = MUST(open(path, O_RDONLY | O_CLOEXEC));
+	MUST(kill(child, SIGKILL));
+	MUST(waitpid(child, NULL, 0));
+	return fd;
+}
+
+/* Mounts a place once more, with other owners. False: its file system does not allow it. */
+static bool mount_idmapped(const char *place, const char *target)
+{
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_IDMAP,
+		.userns_fd = (unsigned int)open_user_namespace(),
+	};
+	int tree = (int)MUST(sys(SYS_open_tree, AT_FDCWD, place, OPEN_TREE_CLONE));
+	long error = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof(attr));
+
+	MUST(close((int)attr.userns_fd));
+	if (!error) {
+		MUST(mkdir(target, 0755));
+		MUST(sys(SYS_move_mount, tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH));
+	}
+	MUST(close(tree));
+	if (error)
+		CHECK_EQ(error, -EINVAL);
+	return !error;
+}
+
+static void compare_idmapped(char *places)
+{
+	char target[100];
+
+	for (char *place = strtok(places, ":"); place; place = strtok(NULL, ":")) {
+		unsigned int before = compared;
+
+		snprintf(target, sizeof(target), "/idmapped-%s", strrchr(place, '/') + 1);
+		if (!mount_idmapped(place, target))
+			continue;
+		compare(target);
+		printf("%s: %u comparisons\n", target, compared - before);
+	}
+}
+
+/* The file system is told how many bytes of names have room, as by getdents64. */
+static void compare_room(const char *place)
+{
+	char buffer[6000] __attribute__((aligned(8)));
+	int fd = open_directory(place);
+	uint32_t asked;
+
+	MUST(sys(SYS_getdents64, fd, buffer, sizeof(buffer)));
+	asked = *fuse_asked_bytes;
+	*fuse_asked_bytes = 0;
+	CHECK_WITHIN(scan(&ring, fd, buffer, sizeof(buffer), SCAN_ALL, 0), 1, sizeof(buffer));
+	CHECK_EQ(*fuse_asked_bytes, asked);
+	MUST(close(fd));
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+/* A directory that gives "." without end: a signal ends the request, and no name is lost. */
+static void interrupt_endless(const char *place)
+{
+	const struct sigaction action = { .sa_handler = on_alarm };
+	const struct itimerval soon = { .it_value.tv_usec = 200000 };
+	char buffer[1000] __attribute__((aligned(8)));
+	int fd = open_directory(place);
+
+	MUST(sigaction(SIGALRM, &action, NULL));
+	MUST(setitimer(ITIMER_REAL, &soon, NULL));
+	CHECK_EQ(scan(&ring, fd, buffer, sizeof(buffer), SCAN_ALL, TL_SCAN_NO_DOTS), -EINTR);
+	CHECK_WITHIN(MUST(sys(SYS_lseek, fd, 0, SEEK_CUR)), 1, INT_MAX);
+	MUST(close(fd));
+}
+
+static void compare_fuse(void)
+{
+	if (!fuse_mount("/fuse", 0))
+		return;
+	compare("/fuse");
+	compare_room("/fuse");
+	printf("/fuse: %u comparisons\n", compared);
+	CHECK_EQ(fuse_mount("/stream", FUSE_STREAM), true);
+	compare("/stream");
+	CHECK_EQ(fuse_mount("/endless", FUSE_ENDLESS), true);
+	interrupt_endless("/endless");
+}
+
 static void compare_removed(void)
 {
 	int fd;
@@ -228,18 +346,19 @@ int main(void)
 		"/proc/self/task:/proc/sys/kernel:/proc/1:/sys:/sys/kernel:/dev:"
 		"/proc/self/fdinfo:/proc/self/map_files:/proc/self/attr:/sys/module";
 
+	static char idmapped[] = "/filled";
+
 	ring = ring_open(1);
 	if (batch_call(&ring, TL_NR_SCANDIR, -1) == -ENOSYS)
 		SKIP("the module does not offer TL_NR_SCANDIR on this kernel");
 	fill("/filled");
 	compare_all(usual);
 	compare_removed();
-	if (fuse_mount("/fuse")) {
-		compare("/fuse");
-		printf("/fuse: %u comparisons\n", compared);
-	}
+	compare_fuse();
 	if (getenv("TL_PLACES"))
 		compare_all(getenv("TL_PLACES"));
+	compare_idmapped(getenv("TL_IDMAPPED") ?: idmapped);
+	CHECK_EXITED(child_wait(child_start(compare_in_user_namespace)), 0);
 	CHECK_EXITED(child_wait(child_start(compare_unsearchable)), 0);
 	return 0;
 }
