@@ -4,9 +4,10 @@
 All data of strangers are read in such a process: the memory of guests by peek/sandbox/, tables by
 parquet.py.
 
-Owns the list of system calls that stay, as a seccomp filter, the Landlock rules where the kernel
-has Landlock, and the limits of memory, files and processor time, which the parent allows for each
-question. The filter is written here, because twenty lines of BPF need no library.
+Owns the start of such a process, the list of system calls that stay, as a seccomp filter, the
+Landlock rules where the kernel has Landlock, and the limits of memory, files and processor time,
+which the parent allows for each question. The filter is written here, because twenty lines of BPF
+need no library.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import os
 import platform
 import resource
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from trapless.base.console import TraplessError
 
@@ -76,6 +80,43 @@ LANDLOCK_CREATE, LANDLOCK_RESTRICT = 444, 446
 LANDLOCK_FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 LANDLOCK_NET, LANDLOCK_SCOPES = (4, 0b11), (6, 0b11)
 """By the version of the interface: rights on files, of TCP, and on sockets and signals."""
+
+PACKAGE = Path(__file__).resolve().parents[2]
+PROGRAM = (
+    "import importlib, sys; sys.path[:0] = filter(None, sys.argv[2:4]); "
+    "importlib.import_module(sys.argv[1]).main(*sys.argv[4:])"
+)
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Libraries must start no threads, and take memory that the limit counts."""
+
+
+def start(
+    module: str,
+    *arguments: str,
+    packages: str = "",
+    descriptors: Collection[int] = (),
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+) -> subprocess.Popen[bytes]:
+    """In the parent: a process that calls main() of a module, which must enter the jail.
+
+    `packages` is a folder with other packages that it imports. It keeps these descriptors. Ctrl-C
+    is for the parent, which may still have questions.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PROGRAM, module, str(PACKAGE), packages, *arguments],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        pass_fds=descriptors,
+        start_new_session=True,
+        cwd="/",
+        env=ENVIRONMENT,
+    )
 
 
 def enter(memory_bytes: int) -> None:

@@ -19,7 +19,6 @@ import resource
 import signal
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Pipe
@@ -43,13 +42,6 @@ ANSWER_S, BUSY_FACTOR = 6.0, 10
 WORDS_BYTES_MAX, TEXT_CHARS_MAX = 1 << 16, 300
 
 MAGIC = b"PAR1"
-PROGRAM = "import sys; sys.path[:0] = sys.argv[1:]; from trapless.base.parquet import main; main()"
-PACKAGE = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
 
 
 class DamagedError(TraplessError):
@@ -145,17 +137,14 @@ class _Child:
             self.end()
             import pyarrow as pa
 
-            places = [str(PACKAGE), str(Path(pa.__file__).resolve().parents[1])]
+            packages = str(Path(pa.__file__).resolve().parents[1])
             (self._answers, output), (input_, self._questions) = Pipe(False), Pipe(False)
             with input_, output:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", PROGRAM, *places],
+                self._process = jail.start(
+                    "trapless.base.parquet",
+                    packages=packages,
                     stdin=input_.fileno(),
                     stdout=output.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    cwd="/",
-                    env=ENVIRONMENT,
                 )
         return self._process
 

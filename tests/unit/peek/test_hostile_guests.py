@@ -27,6 +27,7 @@ from tests.unit.peek.kernel.test_target import BytesMemory, opened
 from tests.unit.peek.kernel.test_tasks import INIT, KTHREAD, SERVER, SIGNAL, Lists
 from tests.unit.peek.test_summary import busy_and_idle, head, recorded
 from tests.unit.peek.toy_kernel import LINKED, SHIFT, ToyKernel, Types
+from trapless.base import jail
 from trapless.peek import guest_text as guest_text_file
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
@@ -37,7 +38,6 @@ from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.target import Target
 from trapless.peek.limits import TEXT_CHARS_MAX
 from trapless.peek.sampling import recording_figures, recording_tables
-from trapless.peek.sandbox import client
 from trapless.peek.sandbox.client import open_target
 from trapless.peek.trace.event_decoder import NEEDED, Decoder
 from trapless.peek.trace.rings import Place
@@ -283,7 +283,7 @@ def test_the_modules_own_places_are_accepted():
 
 
 TAKEN_OVER = """
-import sys; sys.path.insert(0, sys.argv[1])
+import sys; sys.path.insert(0, sys.argv[2])
 from trapless.peek.sandbox.messages import receive, send
 receive(0)
 for message in ({"load": BUILD_ID}, None, {"save": BUILD_ID}, DIGEST, TEXT, {"error": "none"}):
@@ -303,7 +303,7 @@ def test_a_sandbox_that_was_taken_over_renames_nothing_that_is_kept(tmp_path, mo
     values = {"BUILD_ID": kernel.build_id, "DIGEST": digest, "TEXT": evil}
     program = "\n".join(f"{name} = {value!r}" for name, value in values.items()) + TAKEN_OVER
     with monkeypatch.context() as patch:
-        patch.setattr(client, "PROGRAM", program)
+        patch.setattr(jail, "PROGRAM", program)
         with pytest.raises(PeekError, match="none"):
             open_target(ram)
     assert kept.load(kernel.build_id) == before

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -52,11 +51,6 @@ from trapless.peek.sandbox import messages
 from trapless.peek.sandbox.messages import FormError
 from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S
 
-PACKAGE = Path(__file__).resolve().parents[3]
-PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from trapless.peek.sandbox.sandboxed_resolver import main; main()"
-)
 NO_FILE = -1
 """Stands for a descriptor where the process has to ask for the memory."""
 HOLE_BYTES_MIN, PARTS_MAX = 1 << 20, 1 << 17
@@ -100,16 +94,7 @@ class Resolver:
 
     def _start(self) -> None:
         files = {place[3] for memory in self._layouts for place in _places(memory)} - {NO_FILE}
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", PROGRAM, str(PACKAGE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=files,
-            start_new_session=True,  # Ctrl-C is for the command, which still asks for names then
-            cwd="/",
-            env={},
-        )
+        self._process = jail.start("trapless.peek.sandbox.sandboxed_resolver", descriptors=files)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
 

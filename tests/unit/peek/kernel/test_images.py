@@ -15,10 +15,11 @@ from elftools.elf.segments import NoteSegment
 from tests.unit.peek.kernel import image_writers
 from tests.unit.peek.kernel.image_writers import IMAGES, REGISTER_VALUES
 from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
+from trapless.base import jail
 from trapless.peek import limits
 from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.interop import core_writer
-from trapless.peek.kernel.memories import formats, unpacker, unpacking
+from trapless.peek.kernel.memories import formats, unpacker
 from trapless.peek.kernel.memories.formats import Kind
 from trapless.peek.kernel.memories.images import open_memory, open_ram
 from trapless.peek.kernel.memories.pieces import END, PIECE, Pieces
@@ -224,13 +225,13 @@ def test_image_larger_than_a_file_may_be_is_said(tmp_path):
 def test_unpacker_that_says_what_it_must_not_is_ended(said, tmp_path, monkeypatch):
     last = PIECE.pack(END, len(said)) + said
     program = f"import os, time; os.write(1, {last!r}); time.sleep(600)"
-    monkeypatch.setattr(unpacking, "PROGRAM", program)
+    monkeypatch.setattr(jail, "PROGRAM", program)
     with pytest.raises(PeekError, match="the process that unpacks it says what it must not"):
         open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
 
 
 def test_unpacker_that_sleeps_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "PROGRAM", "import time; time.sleep(600)")
+    monkeypatch.setattr(jail, "PROGRAM", "import time; time.sleep(600)")
     monkeypatch.setattr(limits, "UNPACK_S", 0.1)
     monkeypatch.setattr(limits, "BUSY_FACTOR", 1)
     with pytest.raises(PeekError, match="unpacking it took more than 0 s"):
@@ -303,7 +304,9 @@ def test_damaged_streams_end_in_an_error_that_is_the_images(name, tmp_path):
 
 
 @SLOW
-@pytest.mark.parametrize("name", ["kdump-zlib", "kdump-lzo", "kdump-zstd", "kdump-flat"])
+@pytest.mark.parametrize(
+    "name", ["kdump-zlib", "kdump-lzo", "kdump-snappy", "kdump-zstd", "kdump-flat"]
+)
 def test_damaged_dumps_end_in_an_error_whatever_the_library_does(name, tmp_path):
     image = IMAGES[name](RAM)
     for seed in range(50):

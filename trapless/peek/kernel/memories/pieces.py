@@ -20,6 +20,7 @@ END = (1 << 64) - 1
 """The place of the last message, which is JSON."""
 CHUNK_BYTES = 1 << 20
 PAGE_BYTES = 4096
+ZEROS = bytes(PAGE_BYTES)
 OUTPUT = 1
 POLL_S_MAX = 86_400
 
@@ -36,16 +37,19 @@ class Pieces:
 
     def write(self, place: int, data: bytes, *, zeros: bool = False) -> None:
         """Write data to a place; pages of zeros only with `zeros`, as what was there before."""
-        if zeros or len(data) <= PAGE_BYTES:
-            if zeros or data.count(0) != len(data):
-                self._add(place, data)
+        if zeros:
+            self._add(place, data)
             return
-        if data.count(0) == len(data):
-            return
+        begin = None  # of the pages with data that follow one another
         for at in range(0, len(data), PAGE_BYTES):
-            page = data[at : at + PAGE_BYTES]
-            if page.count(0) != len(page):
-                self._add(place + at, page)
+            if ZEROS.startswith(data[at : at + PAGE_BYTES]):
+                if begin is not None:
+                    self._add(place + begin, data[begin:at])
+                begin = None
+            elif begin is None:
+                begin = at
+        if begin is not None:
+            self._add(place + begin, data[begin:])
 
     def _add(self, place: int, data: bytes) -> None:
         if self._place + len(self._data) != place or len(self._data) >= CHUNK_BYTES:

@@ -16,7 +16,6 @@ import lzma
 import os
 import resource
 import struct
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -166,9 +165,9 @@ READERS: dict[Kind, Callable[[int, Kind, Pieces], dict[str, Any]]] = {
 }
 
 
-def main() -> None:
-    """Unpack the image with the descriptor and of the kind that the arguments name."""
-    descriptor, kind, library = int(sys.argv[-3]), Kind(sys.argv[-2]), sys.argv[-1]
+def main(number: str, name: str, library: str) -> None:
+    """Unpack the image with that descriptor, of the kind of that name."""
+    descriptor, kind = int(number), Kind(name)
     reader = _kdump(Library(library)) if kind is Kind.KDUMP else READERS[kind]
     if kind in (Kind.ZSTD, Kind.LZ4, Kind.AVML, Kind.SAVED):
         _load_pyarrow()

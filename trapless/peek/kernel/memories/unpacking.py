@@ -12,7 +12,6 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -39,12 +38,6 @@ from trapless.peek.kernel.memories.pieces import (
 )
 from trapless.peek.kernel.memory import PAGE_BYTES, Region, raw_layouts
 
-PACKAGE = Path(__file__).resolve().parents[4]
-PROGRAM = (
-    "import sys; sys.path[:0] = sys.argv[1:-3]; "
-    "from trapless.peek.kernel.memories.unpacker import main; main()"
-)
-ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
 BY_PYARROW = (Kind.ZSTD, Kind.LZ4, Kind.AVML)
 FREE_BYTES_MIN = 256 << 20
 """What is left of a file system."""
@@ -65,24 +58,21 @@ class Unpacked:
 def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
     """Unpack an image that is open; PeekError says why it cannot be unpacked."""
     library = kdump.library_path() if kind is Kind.KDUMP else ""
-    places = [str(PACKAGE)]
-    pyarrow = importlib.util.find_spec("pyarrow")
+    packages, pyarrow = "", importlib.util.find_spec("pyarrow")
     if pyarrow is not None and pyarrow.origin is not None:
-        places.append(str(Path(pyarrow.origin).parents[1]))
+        packages = str(Path(pyarrow.origin).parents[1])
     elif kind in BY_PYARROW:
         raise PeekError(
             f"{name} is packed ({kind.value}), and pyarrow reads that; {remedy('pyarrow')}"
         )
     with (
         tempfile.TemporaryFile(dir=_folder()) as file,
-        subprocess.Popen(
-            [sys.executable, "-I", "-c", PROGRAM, *places, str(descriptor), kind.value, library],
+        jail.start(
+            "trapless.peek.kernel.memories.unpacker",
+            *(str(descriptor), kind.value, library),
+            packages=packages,
+            descriptors=[descriptor],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            cwd="/",
-            env=ENVIRONMENT,
         ) as process,
     ):
         try:
