@@ -23,7 +23,7 @@ from trapless.vm.lab import LabConfig
 
 TIMEOUT_S = 2 * 3600.0
 GUEST_PROGRAM = "/bin/scan"
-DISK_KB, BYTES_OF_INODE = 131072, 1024
+DISK_KB, BYTES_OF_INODE = 524288, 4096
 """The disk in memory, and for how many of its bytes it has an inode."""
 
 BARE, STOCK = "counted", "counted-stock"
