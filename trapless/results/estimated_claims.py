@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from trapless.results import claims
+from trapless.results.claims import Value
 from trapless.results.estimate_file import Range, Saved
 from trapless.results.result_file import Claim
 
@@ -21,6 +23,8 @@ HANDLED_FROM = 10.0
 HANDLED = (
     "An INT leaves this virtual machine for its hypervisor, so its time is not the processor's."
 )
+UNSTEADY = "The bound lies within the interval of what was measured."
+WITHIN = "The bound lies within the range: what `syscall` takes of a trap cannot be measured alone."
 CHEAPER = "A trap costs this processor less, beside the call's own work, than the paper's."
 
 
@@ -41,7 +45,7 @@ def _all(estimate: Saved) -> Iterator[Claim]:
             least, most = estimate.supervisor_saves
             ratio = 1 - most / call.plain.low, 1 - least / call.plain.high
             ours = f"{ratio[0]:.0%} to {ratio[1]:.0%} of the time ({call.title})"
-            yield claims.judge(claim_id, ours, {"ratio": ratio}, why=CHEAPER)
+            yield _judged(claim_id, ours, {"ratio": ratio}, CHEAPER, WITHIN)
 
 
 def _by_int(
@@ -56,7 +60,7 @@ def _by_int(
     yield _batches("wsc-int", saved)
     why = "Today's INT trap costs this processor less, beside SYSCALL, than the paper's did."
     ours = f"{ratio[0]:.2f} to {ratio[1]:.2f} of the time"
-    yield claims.judge("wsc-fast-trap", ours, {"ratio": ratio}, why=why)
+    yield _judged("wsc-fast-trap", ours, {"ratio": ratio}, why, UNSTEADY)
 
 
 def _batches(claim_id: str, saved: Mapping[int, Range]) -> Claim:
@@ -71,7 +75,7 @@ def _batches(claim_id: str, saved: Mapping[int, Range]) -> Claim:
         else "A trap costs this processor less, beside a request, than the paper's."
     )
     ours = least if possible == certain else f"{least} or {most}"
-    return claims.judge(claim_id, ours, {"N": (possible, certain)}, why=why)
+    return _judged(claim_id, ours, {"N": (possible, certain)}, why, UNSTEADY)
 
 
 def _saving(estimate: Saved) -> Claim:
@@ -80,4 +84,11 @@ def _saving(estimate: Saved) -> Claim:
     ours = f"{clocks[0]:.0f} to {clocks[1]:.0f} clocks a call"
     why = f"A whole trap takes this processor {estimate.trap.ns * estimate.clock_ghz:.0f} clocks."
     values = {"least clocks": clocks, "most clocks": clocks}
-    return claims.judge("dms-saving", ours, values, why=why)
+    return _judged("dms-saving", ours, values, why, WITHIN)
+
+
+def _judged(
+    claim_id: str, ours: str, values: Mapping[str, Value], why: str, why_open: str
+) -> Claim:
+    claim = claims.judge(claim_id, ours, values, why=why)
+    return replace(claim, note=why_open) if claim.holds is None else claim

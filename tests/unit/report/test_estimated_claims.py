@@ -66,6 +66,7 @@ def test_a_break_even_within_the_interval_is_open_where_its_ends_differ():
     saved = {2: Range(1, -1, 3), 4: exactly(9)}
     found = estimated_claims.judged(replace(SAVED, by_int=(exactly(300), saved)))["wsc-int"]
     assert (found.holds, found.ours) == (None, "N = 2 or N = 4")
+    assert "within the interval" in found.note
     never = {2: exactly(-1), 128: exactly(-1)}
     found = estimated_claims.judged(replace(SAVED, by_int=(exactly(300), never)))["wsc-int"]
     assert (found.holds, found.ours) == (False, "never")
