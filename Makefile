@@ -38,7 +38,7 @@ UNIT_PROGRAMS =
 
 .PHONY: help evaluate test check static lab matrix matrix-all lab-debug soak soak-debug all lib
 .PHONY: setup setup-tests
-.PHONY: install deb uninstall clean site image-check packages-test report-check fuzz coverage
+.PHONY: install deb uninstall clean site pictures image-check packages-test report-check fuzz coverage
 help: ## this list
 	@echo "Trapless $(VERSION): system calls without the trap, on the kernel you already run"
 	@echo
@@ -146,6 +146,9 @@ coverage: setup-tests ## lines of kmod/ and lib/ that tests reach: build/coverag
 
 site: lib ## all documents, manual pages and the API as a static site: build/site/html (2 min)
 	@python3 scripts/site/generator.py $(BUILD)
+
+pictures: setup-tests workloads ## the pictures of docs/pictures anew, from real runs (needs chromium; 3 min)
+	@$(PYTHON) scripts/pictures.py docs/pictures
 
 setup: ## install what the command lacks: packages by apt on Debian, Python ones in .venv
 	@scripts/setup
