@@ -56,7 +56,7 @@ def needs(path: Path, arch: Architecture = AMD64) -> Needs:
         try:
             elf = ELFFile(file)
             if elf.header["e_machine"] != arch.elf or elf.elfclass != 64:
-                wanted = "x86-64 (try --host-root)" if arch is AMD64 else arch.name
+                wanted = "x86-64 (try --host-root)" if arch == AMD64 else arch.name
                 raise TraplessError(
                     f"{path} is a program for {elf.get_machine_arch()}, {elf.elfclass} bits; "
                     f"the lab copies only those for {wanted}"

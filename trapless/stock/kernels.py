@@ -44,7 +44,7 @@ class KernelSpec:
     @property
     def key(self) -> str:
         """Its name in the cache."""
-        return self.name if self.arch is AMD64 else f"{self.name}-{self.arch.name}"
+        return self.name if self.arch == AMD64 else f"{self.name}-{self.arch.name}"
 
 
 BOOKWORM = ("bookworm", "bookworm-security", "bookworm-backports")
@@ -125,7 +125,7 @@ def resolve(name: str, progress: Progress, arch: Architecture = AMD64) -> Kernel
     """The kernel called `name`, or at the path `name`. It is fetched or built where it is
     missing."""
     specs = {spec.name: spec for spec in (*SUPPORTED, *OTHERS, *GUESTS)}
-    if arch is not AMD64:
+    if arch != AMD64:
         if name not in OF_OTHERS[arch.name]:
             raise TraplessError(
                 f"the lab has no kernel {name!r} for {arch.name}; give one of "

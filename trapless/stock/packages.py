@@ -131,7 +131,7 @@ class Archive:
         self._index = index
         self._arch = arch
         name = "+".join(self.suites) + ("+source" if index is Index.SOURCES else "")
-        name += "" if arch is AMD64 else f"+{arch.name}"
+        name += "" if arch == AMD64 else f"+{arch.name}"
         self._folder = cache_dir() / "apt" / name
         self._complaints = ""
 

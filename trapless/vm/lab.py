@@ -135,7 +135,7 @@ def prepare(config: LabConfig, argv: Sequence[str], progress: Progress) -> Guest
             f"the guest's files take {tree.size() >> 20} MB, too much for a guest with "
             f"{config.memory} of memory; give it more (--memory) or use --host-root"
         )
-    if config.arch is not AMD64:  # its image is not packed, or is quick to unpack
+    if config.arch != AMD64:  # its image is not packed, or is quick to unpack
         return Guest(kernel, tree)
     # Counts rest on all that a guest has done since its first instruction: where those of one day
     # are compared with those of another, it starts as it has always started.
@@ -241,9 +241,9 @@ def _check_arch(config: LabConfig) -> None:
             f"--host-root runs this machine's programs, and {arch.name} cannot: leave it out",
             status=2,
         )
-    if config.module_parameters and arch is not AMD64:
+    if config.module_parameters and arch != AMD64:
         raise TraplessError(f"the module does not run on {arch.name} yet: no parameters", status=2)
-    if config.debug and arch is not AMD64:
+    if config.debug and arch != AMD64:
         raise TraplessError(f"--debug has no kernel for {arch.name}", status=2)
     if config.supervisor is not None and arch.supervisor:
         raise TraplessError(f"{arch.name} has no supervisor mode: {arch.supervisor}", status=2)
@@ -275,7 +275,7 @@ def _plan(
     config: LabConfig, argv: Sequence[str], kernel: Kernel, progress: Progress
 ) -> guest_tree.GuestPlan:
     own_module = None
-    if config.module and config.arch is AMD64:
+    if config.module and config.arch == AMD64:
         from trapless.stock import kbuild
 
         own_module = kbuild.module_for(kernel, progress)

@@ -96,7 +96,7 @@ def parse_size(text: str) -> int:
 
 def binary(arch: Architecture = AMD64) -> str:
     """The path of the QEMU for an architecture, or an error that names the package."""
-    named = os.environ.get(VARIABLE) if arch is AMD64 else None
+    named = os.environ.get(VARIABLE) if arch == AMD64 else None
     path = shutil.which(named or arch.qemu)
     if path is None and named:
         raise TraplessError(f"{VARIABLE} names {named}, which is no program that can be run")
@@ -209,7 +209,7 @@ def _processor(machine: Machine, accelerator_name: str) -> list[str]:
 def kernel_command_line(machine: Machine) -> str:
     """The guest kernel's parameters. An oops ends the run: `panic=-1` reboots, QEMU then exits."""
     words = [f"console={machine.arch.console}", "rdinit=/init", "oops=panic", "panic=-1"]
-    of_a_pc = machine.arch is AMD64
+    of_a_pc = machine.arch == AMD64
     if machine.icount:
         words += ["nokaslr", "norandmaps"]
     elif of_a_pc:

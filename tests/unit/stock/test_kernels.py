@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import struct
 from pathlib import Path
 
 import pytest
 
 from tests.unit.stock.debian_repository import Repository, needs_apt
+from trapless.base.architecture import AMD64
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, kernels, stores
@@ -271,3 +273,13 @@ def test_only_late_kernels_are_told_to_leave_their_ciphers(release: str, told: s
 def test_debug_kernels_have_four_levels_of_page_tables() -> None:
     kernel = Kernel("debug", "6.1.192", Path("vmlinuz"), None, None, debug=True)
     assert kernels.parameters(kernel) == "no5lvl"
+
+
+def test_kernel_that_another_process_was_given_is_the_same():
+    """The lab of tests of peek runs in a process of its own, which gets its configuration."""
+    for spec in kernels.SUPPORTED:
+        copy = pickle.loads(pickle.dumps(spec))
+        assert copy.arch is not spec.arch and copy.key == spec.key
+    arch = pickle.loads(pickle.dumps(AMD64))
+    with pytest.raises(TraplessError, match="unknown kernel 'nothing'"):
+        kernels.resolve("nothing", Silent(), arch)
