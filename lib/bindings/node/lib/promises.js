@@ -2,13 +2,16 @@
 // The functions of fs/promises on the engine, with the same names, arguments, values and errors, and
 // some for many files at once. A call whose arguments ask for what the engine does not do (a
 // FileHandle of Node, a path that is a Buffer, bigint, an odd flag) is Node's own.
-import fs, { constants, promises as own } from 'node:fs';
+import fs, { constants, promises } from 'node:fs';
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { FIELDS, KIND, native, operation, query, systemError } from './engine.js';
 import { FileHandle } from './file_handle.js';
 import { CALL, flagNumber, modeNumber, statsOf, unusual } from './values.js';
+
+// Node's own functions, as they are before register.js replaces some.
+const own = { ...promises };
 
 // A path as the engine takes it, or undefined: then the call is Node's own, errors too.
 function pathOf(path) {

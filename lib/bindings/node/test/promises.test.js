@@ -226,3 +226,21 @@ test('programs that nobody changed run on the engine', () => {
   const run = (...options) => execFileSync(process.execPath, [...options, '-e', program, at('small'), at('absent')], { encoding: 'utf8' });
   assert.equal(run('--import', register), run());
 });
+
+test('what is left to Node is done once, also in a program that nobody changed', () => {
+  const program = `const { promises } = require('fs'); const [, file, folder] = process.argv;
+    (async () => {
+      console.log(await promises.mkdir(folder + '/a/b', { recursive: true }) === folder);
+      console.log(typeof (await promises.stat(file, { bigint: true })).size);
+      console.log((await promises.lstat(Buffer.from(file))).size);
+      console.log((await promises.readFile(file, { flag: 'r+' })).length);
+      await promises.writeFile(folder + '/file', (function* () { yield 'xyz'; })());
+      await promises.appendFile(folder + '/file', Buffer.alloc(2 ** 21));
+      console.log((await promises.readdir(folder, { recursive: true })).sort(), (await promises.stat(folder + '/file')).size);
+      await promises.rm(folder, { recursive: true });
+      await promises.chmod(file, 'x').catch((error) => console.log(error.code));
+      await promises.access(file, 99).catch((error) => console.log(error.code));
+    })();`;
+  const run = (...options) => execFileSync(process.execPath, [...options, '-e', program, at('small'), at('made')], { encoding: 'utf8' });
+  assert.equal(run('--import', register), run());
+});
