@@ -25,6 +25,21 @@ fn same<T: PartialEq + std::fmt::Debug>(ours: io::Result<T>, theirs: io::Result<
     }
 }
 
+/// What the metadata of this crate and of the standard library have in common.
+macro_rules! attributes {
+    ($found:expr) => {
+        (
+            $found.len(),
+            $found.is_dir(),
+            $found.is_file(),
+            $found.is_symlink(),
+            $found.mode(),
+            $found.ino(),
+            $found.modified().unwrap(),
+        )
+    };
+}
+
 #[tokio::test]
 async fn functions_answer_as_tokios_do() {
     let (folder, files) = (Folder::new(), Files::new().unwrap());
@@ -49,19 +64,19 @@ async fn functions_answer_as_tokios_do() {
             tokio::fs::try_exists(&path).await,
         );
         same(
-            files.metadata(&path).await.map(|found| attributes(&found)),
+            files.metadata(&path).await.map(|found| attributes!(found)),
             tokio::fs::metadata(&path)
                 .await
-                .map(|found| attributes_of_std(&found)),
+                .map(|found| attributes!(found)),
         );
         same(
             files
                 .symlink_metadata(&path)
                 .await
-                .map(|found| attributes(&found)),
+                .map(|found| attributes!(found)),
             tokio::fs::symlink_metadata(&path)
                 .await
-                .map(|found| attributes_of_std(&found)),
+                .map(|found| attributes!(found)),
         );
     }
     for name in ["large", "broken"] {
@@ -91,34 +106,6 @@ async fn functions_answer_as_tokios_do() {
     }
     let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(wanted, ["broken", "empty", "large", "link"]);
-}
-
-type Attributes = (u64, bool, bool, bool, u32, u64, std::time::SystemTime);
-
-fn attributes(found: &trapless_tokio::Metadata) -> Attributes {
-    let modified = found.modified().unwrap();
-    (
-        found.len(),
-        found.is_dir(),
-        found.is_file(),
-        found.is_symlink(),
-        found.mode(),
-        found.ino(),
-        modified,
-    )
-}
-
-fn attributes_of_std(found: &std::fs::Metadata) -> Attributes {
-    let modified = found.modified().unwrap();
-    (
-        found.len(),
-        found.is_dir(),
-        found.is_file(),
-        found.is_symlink(),
-        found.mode(),
-        found.ino(),
-        modified,
-    )
 }
 
 #[tokio::test]
