@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +24,9 @@ from trapless.peek.kernel.target import Target
 STILL_S = 1.5
 """How long a kernel's clock may stand still before the kernel may be gone."""
 BUSY_SHARE = 0.2
-"""An emulator that uses more of a processor while a clock stands still runs something else."""
+"""An emulator that wants more of a processor while a clock stands still runs something else."""
+IDLE_SHARE = 0.02
+"""An emulator that gets less of one runs no CPU: no clock would move then."""
 AGAIN_S = 1.0
 """The pause between two searches, at first."""
 ALIVE_S = 5.0
@@ -114,7 +116,10 @@ class Boots:
     def is_suspect(self) -> bool:
         """Whether the clock stands still while the emulator works: the kernel may be gone."""
         still_s = self.still_s
-        return still_s >= STILL_S and self._worked_s() - self._work_s >= BUSY_SHARE * still_s
+        if still_s < STILL_S:
+            return False
+        ran, waited = (now - was for was, now in zip(self._work_s, self._worked_s(), strict=True))
+        return ran >= IDLE_SHARE * still_s and ran + waited >= BUSY_SHARE * still_s
 
     @contextmanager
     def passing_errors(self) -> Iterator[None]:
@@ -159,15 +164,22 @@ class Boots:
     def _may_come(self, waited_s: float) -> bool:
         return waited_s < UNSEEN_S if self._stat is None else self._stat.exists()
 
-    def _worked_s(self) -> float:
-        """The processor time of the emulator, in seconds."""
+    def _worked_s(self) -> tuple[float, float]:
+        """How long the emulator has run, and its threads have waited for a processor, in seconds.
+
+        On a busy host, a CPU that never rests waits most of the time.
+        """
         if self._stat is None:
-            return 0.0
+            return 0.0, 0.0
+        waited_ns = 0
         try:
             words = self._stat.read_text(errors="replace").rpartition(")")[2].split()
+            for thread in self._stat.with_name("task").iterdir():
+                with suppress(OSError, IndexError):  # it ends, or the kernel does not count
+                    waited_ns += int((thread / "schedstat").read_text().split()[1])
         except OSError:
-            return 0.0
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+            return 0.0, 0.0
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK"), waited_ns / 1e9
 
     def _begin_search(self) -> None:
         running = self._search is not None and self._search.is_alive()
