@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ echo 0 >/proc/sys/kernel/panic_on_oops; echo -1 >/proc/sys/kernel/sched_rt_runti
 for one in /sys/kernel/debug/sched/fair_server/*/runtime; do echo 0 >$one; done 2>/dev/null
 """
 SEED = "/sys/module/hang/parameters/seed"
+STAY = "echo 0 >/proc/sys/kernel/panic"
+"""A guest that panics while it boots ends, and the lab starts it again; from here on it stays."""
 LONG_S = 3
 """The least time of a hang here: tests wait for it again and again."""
 STILL_S = 120
@@ -92,6 +95,7 @@ MORE = (
     Hang("bug", "oops", ("hang_victim",)),
     Hang("flush", "deadlock", ("do_nothing", "hang_ordered", "itself")),
 )
+VIRTIO = ("virtio_pci", "virtio_blk", "virtio_net")
 EXT4 = ("crc32c_generic", "loop", "ext4")
 FREEZE = "mkdir -p /mnt; mount -t ext4 -o loop /ext4 /mnt && fsfreeze --freeze /mnt || echo failed"
 HEALTHY = {
@@ -123,12 +127,16 @@ HEALTHY = {
     "a file system again": "fsfreeze --unfreeze /mnt; dd if=/dev/zero of=/mnt/x bs=4k count=100 "
     "conv=fsync 2>/dev/null",
 }
-SILENT_DISK = """
-mount -t configfs none /sys/kernel/config 2>/dev/null; cd /sys/kernel/config/nullb
-mkdir silent && cd silent && echo 60000000000 >completion_nsec && echo 2 >irqmode
-cat /sys/kernel/config/nullb/silent/index; (echo 1 >power) & cd /
+SILENT_DISK = {"driver": "null-co", "node-name": "silent", "size": 1 << 20, "latency-ns": 10**12}
+"""What is below a disk of the emulator: it answers after a quarter of an hour."""
+SILENT_CARD = {"driver": "virtio-blk-pci", "drive": "silent", "cyls": 2, "heads": 16, "secs": 63}
+"""The disk. The emulator would read its geometry, and stand still meanwhile."""
+FLOOD = """
+until [ -e /sys/class/net/eth0 ]; do usleep 100000; done
+ifconfig eth0 10.9.9.1 up; arp -s 10.9.9.2 52:54:00:12:34:99
+for i in 1 2 3 4 5 6 7 8; do ping -q -s 60000 -i 0.01 10.9.9.2 >/dev/null & done; true
 """
-"""A disk that answers after a minute, whose partitions the kernel looks for."""
+"""Sends packets to a peer that takes none."""
 SILENT_FUSE = """
 mkdir -p /silent; /silent_fuse /silent & echo $! >/tmp/jobs
 until grep -q /silent /proc/mounts; do usleep 100000; done; ls /silent & true
@@ -277,7 +285,8 @@ def healthy_states(kernel: str, names: Sequence[str]) -> None:
 
 
 def test_panic_is_named_with_its_reason(kernel):
-    with hanging(kernel, append="panic=0") as running:
+    with hanging(kernel) as running:
+        running.say(STAY)
         running.send("echo c >/proc/sysrq-trigger")
         named_first(running, Hang("panic", "panic", ("panicked", "sysrq")))
         log = peek("dmesg", running.ram).stdout
@@ -304,7 +313,8 @@ def test_panic_is_named_with_its_reason(kernel):
     ids=["oops", "memory", "hung-task", "soft-lockup"],
 )
 def test_panics_of_all_kinds_are_named(kernel, commands, words):
-    with hanging(kernel, append="panic=0") as running:
+    with hanging(kernel) as running:
+        running.say(STAY)
         running.send(f"({commands}) &")
 
         def panicked(answer: dict[str, Any]) -> bool:
@@ -361,8 +371,7 @@ def test_boot_that_ended_before_the_first_program_is_named(kernel, append, cause
 
 @pytest.mark.nightly
 def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
-    modules = (*stock(kernel, *EXT4, "fuse", "configfs"), ("null_blk", "nr_devices=0"))
-    with hanging(kernel, modules=modules) as running:
+    with hanging(kernel, modules=stock(kernel, *EXT4, "fuse", *VIRTIO)) as running:
         assert "failed" not in running.say(f"{FREEZE}; touch /mnt/x & true")
         named_first(running, Hang("frozen", "frozen", ("ext4", "loop0", "fsfreeze", "touch")))
         running.say("fsfreeze --unfreeze /mnt")
@@ -378,5 +387,12 @@ def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
         named_first(running, Hang("group", "memory", ("control group /web", "killed")))
         running.say(END_JOBS)
         assert not until(running, lambda one: not one["hangs"])["hangs"]
-        running.say(SILENT_DISK)
-        named_first(running, Hang("disk", "storage", ("The disk silent", "not answered")))
+        with socket.create_server(("127.0.0.1", 0)) as deaf, Monitor(running.monitor) as monitor:
+            where = f"127.0.0.1:{deaf.getsockname()[1]}"
+            monitor._ask("netdev_add", {"type": "socket", "id": "deaf", "connect": where})
+            monitor._ask("device_add", {"driver": "virtio-net-pci", "netdev": "deaf"})
+            running.say(FLOOD)
+            named_first(running, Hang("card", "network", ("network card eth0", "sent nothing")))
+            monitor._ask("blockdev-add", dict(SILENT_DISK))
+            monitor._ask("device_add", dict(SILENT_CARD))
+            named_first(running, Hang("disk", "storage", ("The disk vda", "not answered")))

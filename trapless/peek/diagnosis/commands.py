@@ -87,8 +87,9 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
 
     Prints what hangs, the likeliest cause first, each with its evidence: a panic, an oops,
     deadlocks, locks with the thread that holds them, CPUs that take no interrupts or run one thread
-    only, RCU readers, disks that do not answer, frozen file systems, queues of work, memory that
-    has run out, a machine that is stopped or has not booted. It looks twice at a machine that runs.
+    only, RCU readers, disks, network cards and servers that do not answer, frozen file systems,
+    queues of work, memory that has run out, a machine that is stopped or has not booted. It looks
+    twice at a machine that runs.
 
     The exit status is 0 if nothing hangs, 3 if something does, and 1 or 2 if that cannot be said.
 

@@ -7,7 +7,8 @@ semaphore that a thread waits for, which is inside the super block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
 from trapless.peek.kernel.health.guest_cpus import named
 from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Verdict
@@ -21,11 +22,11 @@ SERVED = FUSE | {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs"}
 """Kinds of file systems whose pages come from a program or from another machine."""
 
 
-def blocks(structures: Structures) -> Iterator[int]:
-    """The super blocks of all mounted file systems."""
+def blocks(structures: Structures) -> list[int]:
+    """The super blocks of all mounted file systems, by address."""
     link = structures.at("super_block", "s_list")
-    for place in structures.links(structures.target.symbol("super_blocks")):
-        yield place - link
+    head = structures.target.symbol("super_blocks")
+    return sorted(place - link for place in structures.links(head))
 
 
 def kind_of(structures: Structures, block: int) -> str:
@@ -40,11 +41,16 @@ def title_of(structures: Structures, block: int) -> str:
     return f"{structures.text(block, 'super_block', 's_id')} ({kind_of(structures, block)})"
 
 
-def with_semaphore(structures: Structures, place: int) -> int | None:
-    """The file system whose semaphores of writers, which freezing takes, include a place."""
-    at = structures.at("super_block", "s_writers")
-    size = structures.target.place("super_block", "s_writers").size
-    return next((one for one in blocks(structures) if 0 <= place - one - at < size), None)
+def with_semaphore(structures: Structures, place: int, systems: Sequence[int]) -> int | None:
+    """The file system whose semaphores of writers, which freezing takes, include a place.
+
+    `systems` are the super blocks, by address.
+    """
+    member = structures.target.place("super_block", "s_writers")
+    number = bisect_right(systems, place - member.offset)
+    if number and place - member.offset - systems[number - 1] < member.size:
+        return systems[number - 1]
+    return None
 
 
 def frozen(
@@ -58,13 +64,14 @@ def frozen(
 
     `places` has the place of what each thread waits for, by the thread's address.
     """
+    systems = blocks(structures)
     waited: dict[int, list[int]] = {}
     for address, place in places.items():
-        block = with_semaphore(structures, place)
+        block = with_semaphore(structures, place, systems)
         if block is not None:
             waited.setdefault(block, []).append(address)
     verdicts, notes = [], []
-    for block in blocks(structures):
+    for block in systems:
         if structures.number(block, "super_block", "s_writers.frozen") != FROZEN:
             continue
         text = f"The file system on {title_of(structures, block)}"

@@ -15,6 +15,10 @@ from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Processor, Ve
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import NS, REAL_TIME, Clocks, Thread, Threads
 
+TURN_S = 0.02
+"""How long one thread keeps a CPU from others that take turns with it, with room to spare."""
+WHEN_IDLE = 5
+"""SCHED_IDLE, of threads that are to run only where nobody else wants to."""
 TIMERS, TICK = "hrtimer_cpu_base", "tick_next_period"
 """The timers of a CPU, and the time of the next tick that the kernel counts, in ns."""
 HARD, SOFT = 0xFF0000, 0x100
@@ -117,9 +121,11 @@ class Processors:
 
     def _starved(self, held: set[str], longer_s: float) -> list[Verdict]:
         waiting: dict[int, list[Thread]] = {}
+        patience_s = {one.number: longer_s + TURN_S * one.runnable for one in self.all}
         for thread in self._threads.all.values():
             runs = thread.state or thread.values["on_cpu"] or f"cpu {thread.cpu}" in held
-            waits = not runs and self._clocks.waited_s(thread) > longer_s
+            waits = not runs and thread.values["policy"] != WHEN_IDLE
+            waits = waits and self._clocks.waited_s(thread) > patience_s.get(thread.cpu, longer_s)
             if waits and not self._is_throttled(thread):
                 waiting.setdefault(thread.cpu, []).append(thread)
         found = []

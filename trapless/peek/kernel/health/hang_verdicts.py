@@ -25,6 +25,7 @@ class Cause(StrEnum):
     CPU_STARVED = "cpu_starved"
     MEMORY = "memory"
     STORAGE = "storage"
+    NETWORK = "network"  # a card sends nothing
     FROZEN = "frozen"  # a file system
     RCU = "rcu"
     LOST_WAKEUP = "lost_wakeup"

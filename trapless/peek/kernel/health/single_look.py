@@ -12,7 +12,13 @@ from typing import TypeVar
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health import devices, file_systems, last_words, printk_ring
+from trapless.peek.kernel.health import (
+    devices,
+    file_systems,
+    last_words,
+    network_cards,
+    printk_ring,
+)
 from trapless.peek.kernel.health.blocked import Blocked, Setting
 from trapless.peek.kernel.health.guest_cpus import Processors, stalled_grace_period
 from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Verdict
@@ -99,6 +105,11 @@ class _Looking:
             "disks",
             lambda: devices.stalled_disks(structures, clocks, longer_s),
             list[devices.Disk](),
+        )
+        found += self._part(
+            "network cards",
+            lambda: network_cards.stalled(structures, clocks, longer_s),
+            list[Verdict](),
         )
         queues = WorkQueues(threads, clocks)
         found += self._part("work", lambda: queues.verdicts(longer_s), list[Verdict]())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health import file_systems
@@ -60,6 +61,10 @@ class Waits:
     ) -> None:
         self._threads, self._worker_of = threads, worker_of
         self._structures, self._target = threads.structures, threads.structures.target
+
+    @cached_property
+    def _systems(self) -> list[int]:
+        return file_systems.blocks(self._structures)
 
     def of(self, thread: Thread) -> Wait | None:
         """What a thread waits for; None where its stack shows nothing that is known."""
@@ -195,7 +200,7 @@ class Waits:
         return None
 
     def _of_percpu(self, lock: int) -> Wait:
-        block = file_systems.with_semaphore(self._structures, lock)
+        block = file_systems.with_semaphore(self._structures, lock, self._systems)
         if block is not None:
             title = file_systems.title_of(self._structures, block)
             return Wait(f"the permission to write to the file system on {title}", lock, kind=FREEZE)
