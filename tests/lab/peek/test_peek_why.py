@@ -350,6 +350,13 @@ def test_stopped_machine_is_told_from_one_that_hangs(kernel, tmp_path):
 
 
 @pytest.mark.nightly
+def test_halted_machine_is_named(kernel):
+    with hanging(kernel) as running:
+        running.send("halt -n -f")
+        named_first(running, Hang("halt", "halted", ("halted", "on request")))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("append", "cause", "words"),
     [
@@ -395,4 +402,6 @@ def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
             named_first(running, Hang("card", "network", ("network card eth0", "sent nothing")))
             monitor._ask("blockdev-add", dict(SILENT_DISK))
             monitor._ask("device_add", dict(SILENT_CARD))
+            # What the card lacks is told until the disk has not answered for as long.
+            until(running, lambda one: one["verdicts"][0]["cause"] == "storage")
             named_first(running, Hang("disk", "storage", ("The disk vda", "not answered")))

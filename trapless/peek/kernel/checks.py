@@ -54,12 +54,22 @@ def _direct_map(target: Resolver) -> str:
     return f"page_offset_base is wrong for {wrong} of {mapped} addresses" if wrong else ""
 
 
+def _has_halted(target: Resolver) -> bool:
+    """Whether a kernel says that it was halted or switched off: then it has no CPU online."""
+    halted = target.types.enumerator("SYSTEM_HALT")
+    restart = target.types.enumerator("SYSTEM_RESTART")
+    if halted is None or restart is None or not target.has_symbol("system_state"):
+        return False
+    state = int.from_bytes(target.read(target.symbol("system_state"), 4), "little")
+    return halted[1] <= state <= restart[1]
+
+
 def _percpu_bases(target: Resolver) -> str:
     """Each CPU's own `this_cpu_off` is the base that the table of bases has for it."""
-    online = target.cpus_online
-    if not online:
+    cpus = target.cpus_online or (target.cpus_possible if _has_halted(target) else ())
+    if not cpus:
         return "no CPU is online"
-    for cpu in online:
+    for cpu in cpus:
         base = target.percpu_bases.get(cpu)
         own = target.read_u64(target.percpu("this_cpu_off", cpu))
         if base != own:
