@@ -2,13 +2,9 @@
 /*
  * Runs trapless-agent, which reads the memory of its own machine for an observer elsewhere. Peek
  * with --ssh copies it to the machine and starts it there: it removes its own file first, so that
- * nothing stays. It owns the messages, which trapless/peek/kernel/memories/agent_memory.py speaks
- * as well, and knows nothing of kernels. It reads /proc/kcore by the offsets that the observer
- * gives, and samples by plans as trapless-sampler does, in a child process.
- *
- * A message is a struct message and `length` bytes, both ways. Answers to reads come in the order
- * of the reads, so many may be in flight. The agent ends with its input, or when the observer has
- * said nothing for SILENCE_MS.
+ * nothing stays. wire.h has the messages. It knows nothing of kernels: it reads /proc/kcore by the
+ * offsets that the observer gives, and samples by plans as trapless-sampler does, in a child
+ * process. It ends with its input, or when the observer has said nothing for SILENCE_MS.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,33 +26,11 @@
 #include "limits.h"
 #include "sampling_loop.h"
 #include "stream.h"
+#include "remote/wire.h"
 
 #define MEMORY "/proc/kcore"
-#define READ_BYTES_MAX (1u << 20)
 #define SAMPLE_BYTES_MAX (PLAN_BYTES_MAX + (64u << 10))
 #define SILENCE_MS 30000
-
-enum kind {
-	HELLO = 1,	/* lines of text: what a reader must know of this machine */
-	DATA,		/* the bytes of a read */
-	FAILED,		/* errno of a read, 4 bytes */
-	ROWS,		/* a part of the stream of row.h */
-	ENDED,		/* sampling has: an exit status, 4 bytes, and a text */
-	READ = 16,	/* struct place */
-	SAMPLE,		/* a source, a line end, and a plan */
-	STOP,		/* sampling */
-	ALIVE,		/* the observer is */
-};
-
-struct message {
-	uint32_t kind;
-	uint32_t length;
-};
-
-struct place {
-	uint64_t offset;
-	uint64_t length;
-};
 
 /* What the child leaves for its parent. */
 struct outcome {
@@ -72,47 +46,6 @@ struct agent {
 };
 
 static uint8_t buffer[SAMPLE_BYTES_MAX + 1];
-
-/* The whole of `length` bytes: the observer is gone otherwise, and so is the reason to run. */
-static void take(void *into, size_t length)
-{
-	uint8_t *at = into;
-
-	while (length) {
-		ssize_t got = read(STDIN_FILENO, at, length);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			exit(0);
-		at += got;
-		length -= (size_t)got;
-	}
-}
-
-static void give(const void *from, size_t length)
-{
-	const uint8_t *at = from;
-
-	while (length) {
-		ssize_t done = write(STDOUT_FILENO, at, length);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			exit(0);
-		at += done;
-		length -= (size_t)done;
-	}
-}
-
-static void say(enum kind kind, const void *data, size_t length)
-{
-	struct message message = { .kind = kind, .length = (uint32_t)length };
-
-	give(&message, sizeof(message));
-	give(data, length);
-}
 
 /* The first line of a file; empty where there is none. */
 static void first_line(const char *path, char *into, int size)

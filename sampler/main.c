@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "remote/answer.h"
 #include "interval.h"
 #include "limits.h"
 #include "plan.h"
@@ -28,6 +29,7 @@ struct options {
 	uint64_t address;
 	uint64_t reads;
 	int cpu;
+	int answer;
 };
 
 static int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -51,9 +53,11 @@ static void usage(FILE *to)
 	fputs("usage: trapless-sampler --source SOURCE --plan FILE\n"
 	      "       trapless-sampler --source SOURCE --interval-test BYTES[,BYTES...]\n"
 	      "                        --address ADDRESS [--reads N] [--cpu N]\n"
+	      "       trapless-sampler --source rdma:... --answer\n"
 	      "\n"
 	      "Reads memory while its owner runs. A plan says what is read, and when; '-' is\n"
-	      "standard input. Rows go to standard output. SOURCE is one of\n", to);
+	      "standard input. Rows go to standard output. With --answer, peek asks for places by\n"
+	      "messages on standard input (wire.h). SOURCE is one of\n", to);
 	for (i = 0; source_form(i); i++)
 		fprintf(to, "  %s\n", source_form(i));
 	fputs("Exit status: 0 ended as planned or asked, 1 failed, 2 wrong usage,\n"
@@ -81,6 +85,7 @@ static int parse(int argc, char **argv, struct options *options)
 		{ "address", required_argument, NULL, 'a' },
 		{ "reads", required_argument, NULL, 'n' },
 		{ "cpu", required_argument, NULL, 'c' },
+		{ "answer", no_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -104,14 +109,16 @@ static int parse(int argc, char **argv, struct options *options)
 		} else if (option == 'h') {
 			usage(stdout);
 			exit(0);
+		} else if (option == 'w') {
+			options->answer = 1;
 		} else {
 			return -EINVAL;
 		}
 	}
-	if (!status && (optind < argc || !options->source || !options->plan == !options->sizes ||
-			!options->reads))
-		status = fail(-EINVAL, "want --source and one of --plan and --interval-test "
-				  "(--help)");
+	if (!status && (optind < argc || !options->source || !options->reads ||
+			!!options->plan + !!options->sizes + options->answer != 1))
+		status = fail(-EINVAL, "want --source and one of --plan, --interval-test and "
+				  "--answer (--help)");
 	return status;
 }
 
@@ -187,6 +194,15 @@ static int test_intervals(const struct options *options, struct source *source)
 	return status;
 }
 
+static int answer(struct source *source)
+{
+	if (!source->kind->describe)
+		return fail(STATUS_USAGE, "--answer is for a source that takes a connection");
+	if (answer_requests(source) == -ENODEV)
+		return fail(STATUS_ENDED, "%s", source->kind->reason(source));
+	return fail(STATUS_FAILED, "what was asked is no request for memory");
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = { .reads = 1000000, .cpu = -1 };
@@ -200,7 +216,9 @@ int main(int argc, char **argv)
 	status = source_open(&source, options.source, error);
 	if (status)
 		return fail(status == -EINVAL ? STATUS_USAGE : STATUS_FAILED, "%s", error);
-	status = options.plan ? sample(&options, &source) : test_intervals(&options, &source);
+	status = options.answer ? answer(&source)
+	       : options.plan ? sample(&options, &source)
+			      : test_intervals(&options, &source);
 	source_close(&source);
 	return status;
 }

@@ -10,15 +10,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-static int follow(const struct plan *plan, struct source *source, uint64_t at, uint64_t *pointer,
-		  uint64_t step)
+/* The physical address of what a pointer leads to. */
+static int follow(const struct plan *plan, uint64_t virtual, uint64_t *pointer, uint64_t step)
 {
-	uint64_t virtual;
 	uint32_t i;
-	int status = source_read(source, at, &virtual, sizeof(virtual));
 
-	if (status)
-		return status;
 	for (i = 0; i < plan->bases; i++) {
 		uint64_t into = virtual + step - plan->base[i].virtual;
 
@@ -33,17 +29,71 @@ static int follow(const struct plan *plan, struct source *source, uint64_t at, u
 static int read_field(const struct plan *plan, struct source *source, const struct field *field,
 		      uint8_t *into)
 {
-	uint64_t at = field->address;
+	uint64_t at = field->address, virtual;
 	int status = 0;
 	uint32_t i;
 
-	for (i = 0; !status && i < field->steps; i++)
-		status = follow(plan, source, at, &at, field->step[i]);
+	for (i = 0; !status && i < field->steps; i++) {
+		status = source_read(source, at, &virtual, sizeof(virtual));
+		if (!status)
+			status = follow(plan, virtual, &at, field->step[i]);
+	}
 	if (!status)
 		status = source_read(source, at, into, field->bytes);
 	if (status == -EFAULT)
 		memset(into, 0, field->bytes);
 	return status;
+}
+
+/* A field that is read together with others: where it is in its chain of pointers. */
+struct progress {
+	const struct field *field;
+	uint64_t at, virtual;
+	uint32_t step;
+};
+
+static struct source_place next_place(struct progress *one, uint8_t *row)
+{
+	if (one->step == one->field->steps)
+		return (struct source_place){ one->at, row + one->field->at, one->field->bytes, 0 };
+	return (struct source_place){ one->at, &one->virtual, sizeof(one->virtual), 0 };
+}
+
+/*
+ * Reads all fields at once, and after that what their pointers lead to, at once again: each round
+ * takes as long as one read.
+ */
+static int read_together(const struct plan *plan, struct source *source, const struct group *group,
+			 uint8_t *into, bool *absent)
+{
+	struct source_place place[FIELDS_MAX];
+	struct progress left[FIELDS_MAX];
+	size_t fields = 0, more, i;
+
+	for (i = group->first; i < group->end; i++)
+		left[fields++] = (struct progress){ .field = &plan->field[i],
+						    .at = plan->field[i].address };
+	for (; fields; fields = more) {
+		for (i = 0; i < fields; i++)
+			place[i] = next_place(&left[i], into - group->at);
+		if (source->kind->read_together(source, place, fields))
+			return -ENODEV;
+		for (i = more = 0; i < fields; i++) {
+			struct progress one = left[i];
+			bool last = one.step == one.field->steps;
+			int status = place[i].status;
+
+			if (!status && !last)
+				status = follow(plan, one.virtual, &one.at,
+						one.field->step[one.step++]);
+			if (status)
+				memset(into + (one.field->at - group->at), 0, one.field->bytes);
+			else if (!last)
+				left[more++] = one;
+			*absent |= status != 0;
+		}
+	}
+	return 0;
 }
 
 /* Reads all fields of a group into `into`. Sets *absent where one cannot be read. */
@@ -52,6 +102,8 @@ static int read_fields(const struct plan *plan, struct source *source, const str
 {
 	uint32_t i;
 
+	if (source->kind->read_together)
+		return read_together(plan, source, group, into, absent);
 	for (i = group->first; i < group->end; i++) {
 		const struct field *field = &plan->field[i];
 		int status = read_field(plan, source, field, into + (field->at - group->at));

@@ -16,6 +16,7 @@ static const struct source_kind *const kinds[] = {
 	&source_regions,
 	&source_process,
 	&source_leechcore,
+	&source_rdma,
 };
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))

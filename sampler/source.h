@@ -16,6 +16,14 @@
 
 struct source;
 
+/* A place that is read, and how that ended: 0, or -EFAULT. */
+struct source_place {
+	uint64_t physical;
+	void *into;
+	size_t length;
+	int status;
+};
+
 struct source_kind {
 	const char *name;	/* the word before the colon */
 	const char *form;	/* the whole argument, for people */
@@ -23,9 +31,21 @@ struct source_kind {
 	int (*open)(struct source *source, const char *rest, char *error);
 	/* 0; -EFAULT: no such address; -ENODEV: the target is gone, for good. */
 	int (*read)(struct source *source, uint64_t physical, void *into, size_t length);
+	/*
+	 * Reads places at the same time: 0 or -ENODEV. NULL where reads one after the other are as
+	 * quick, because no message lies between.
+	 */
+	int (*read_together)(struct source *source, struct source_place *place,
+			     size_t places);
 	/* Checks that the target is still there: 0 or -ENODEV. Called ten times a second. */
 	int (*check)(struct source *source);
 	void (*close)(struct source *source);
+	/* Lines that say where memory is; NULL where the user knows. The caller frees them. */
+	char *(*describe)(struct source *source);
+	/* A descriptor that can be read when check() knows more; with describe() alone. */
+	int (*events)(struct source *source);
+	/* Why the target is gone; with describe() alone. */
+	const char *(*reason)(const struct source *source);
 };
 
 struct source {
@@ -74,5 +94,6 @@ extern const struct source_kind source_regions;
 extern const struct source_kind source_process;
 /* Not in the agent, which is linked statically and loads no library. */
 extern const struct source_kind source_leechcore __attribute__((weak));
+extern const struct source_kind source_rdma __attribute__((weak));
 
 #endif

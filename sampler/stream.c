@@ -41,7 +41,7 @@ static char *head_text(const char *plan_text, const char *source_text, const str
 	return length < 0 ? NULL : text;
 }
 
-static int report(const struct stream_end *end, char *message)
+static int report(const struct source *source, const struct stream_end *end, char *message)
 {
 	static const char *const endings[ENDINGS] = {
 		[ENDING_DURATION] = "the planned time is over",
@@ -50,12 +50,14 @@ static int report(const struct stream_end *end, char *message)
 		[ENDING_SOURCE] = "the memory went away: its file was cut",
 		[ENDING_OUTPUT] = "the output takes no more",
 	};
+	const char *why = source->kind->reason && end->ending == ENDING_SOURCE ?
+				  source->kind->reason(source) : endings[end->ending];
 	bool planned = end->ending == ENDING_DURATION || end->ending == ENDING_SIGNAL;
 
 	return say(message, planned ? 0 : STATUS_ENDED,
 		   "%s; %" PRIu64 " rows, of %" PRIu64 " slots %" PRIu64 " lost (%" PRIu64
 		   " of them as the output was slow); late %" PRIu64 ", torn %" PRIu64 ", frozen %"
-		   PRIu64 ", absent %" PRIu64, endings[end->ending], end->rows, end->slots,
+		   PRIu64 ", absent %" PRIu64, why, end->rows, end->slots,
 		   end->lost, end->unwritten, end->late, end->torn, end->frozen, end->absent);
 }
 
@@ -87,5 +89,5 @@ int stream_samples(struct source *source, const char *source_text, const char *p
 	status = output_destroy(output, &end);
 	if (status)
 		return say(message, STATUS_FAILED, "the output failed: %s", strerror(-status));
-	return report(&end, message);
+	return report(source, &end, message);
 }

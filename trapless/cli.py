@@ -140,6 +140,12 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     help="Offer QEMU's monitor (QMP) on this new socket, to its owner. It is removed at the end.",
 )
 @click.option(
+    "--link",
+    type=(click.Path(path_type=Path), click.Path(path_type=Path)),
+    metavar="SOCKET SOCKET",
+    help="Give the VM a network card, from its own new socket to that of another VM's --link.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(1),
     metavar="SECONDS",
@@ -163,6 +169,7 @@ def lab(
     append: str,
     shared_memory: Path | None,
     monitor: Path | None,
+    link: tuple[Path, Path] | None,
     timeout: float,
     keep: bool,
     verbose: int,
@@ -197,6 +204,7 @@ def lab(
             append=append,
             shared_memory=shared_memory,
             monitor=monitor,
+            link=link,
             keep=keep,
             verbose=verbose,
         )

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from trapless.peek.machines import Machine
     from trapless.peek.sampling.code_names import Names
 
-CHOICE = f"{__name__}.choice"  # of click's context: what only machine() reads
-IMAGE = f"{__name__}.image"
+CHOICE, IMAGE = f"{__name__}.choice", f"{__name__}.image"  # of click's context, for machine()
+CANNOT_STOP = {"--gdb", "--local", "--ssh", "--rdma"}
+PATH = click.Path(path_type=Path)
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -52,7 +53,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
             "--ram",
-            type=click.Path(path_type=Path),
+            type=PATH,
             metavar="FILE",
             help="Look into a VM's RAM file, or a saved image: raw, ELF core, kdump, LiME, AVML, "
             "migration stream, packed or not.",
@@ -82,6 +83,13 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             **hidden,
         ),
         click.option(
+            "--rdma",
+            metavar="HOST[:PORT]",
+            help="Look by RDMA into the machine with that address, on which trapless_rdma.ko is.",
+            **hidden,
+        ),
+        click.option("--key", type=PATH, metavar="FILE", help="With --rdma: its key.", **hidden),
+        click.option(
             "--hole",
             type=size,
             metavar="SIZE",
@@ -107,14 +115,8 @@ def target_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     def kept(context: click.Context, _: click.Parameter, value: Path | None) -> None:
         context.meta[IMAGE] = value
 
-    return click.argument(
-        "image",
-        required=False,
-        type=click.Path(path_type=Path),
-        metavar="[FILE]",
-        expose_value=False,
-        callback=kept,
-    )(command)
+    hidden: dict[str, Any] = {"expose_value": False, "callback": kept}
+    return click.argument("image", required=False, type=PATH, metavar="[FILE]", **hidden)(command)
 
 
 def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -152,19 +154,17 @@ def machine() -> Machine:
             raise click.UsageError(f"--ram and {meta[IMAGE]} each name a file; give one of them")
         options["ram"] = meta[IMAGE]
     wait_s = options.pop("wait")
-    ways = ("ram", "pid", "vm", "gdb", "local", "ssh")
+    ways = ("ram", "pid", "vm", "gdb", "local", "ssh", "rdma")
     given = [f"--{name}" for name in ways if options[name] is not None]
-    for way in ("vm", "ssh"):
+    for way in ("vm", "ssh", "rdma"):
         if options[way] == "":
             raise click.UsageError(f"--{way} names no machine: it is empty")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
-    if {*given} & {
-        "--gdb",
-        "--local",
-        "--ssh",
-    } and click.get_current_context().info_name == "check":
+    if {*given} & CANNOT_STOP and click.get_current_context().info_name == "check":
         raise click.UsageError(f"{given[0]} is not for check, which stops a VM by its monitor")
+    if options["key"] is not None and given != ["--rdma"]:
+        raise click.UsageError("--key is for the machine of --rdma")
     if options["hole"] is not None and given not in ([], ["--ram"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
 
@@ -222,11 +222,11 @@ def shell(code: str | None) -> None:
 )
 @click.option(
     "--monitor",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="SOCKET",
     help="With --stacks: stop the VM for each sample, to see what its CPUs do (as for check).",
 )
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 def record(
     interval_us: float,
     seconds: float | None,
@@ -295,7 +295,7 @@ def record(
     help="Write the stacks for a flame graph: speedscope's format if FILE ends in .json, else "
     "folded lines.",
 )
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) -> None:
     """Show a recording in tables.
 
@@ -364,7 +364,7 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
 @target_options
 @click.option(
     "--monitor",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="SOCKET",
     required=True,
     help="The VM's monitor: of `trapless lab --monitor`, or QEMU's -qmp "

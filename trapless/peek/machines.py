@@ -2,7 +2,8 @@
 """Finds the machines that can be observed, and opens the one that was chosen.
 
 Owns the ways in: a file that has a machine's memory, the process that runs the machine, by its pid
-or by the machine's name, a debugger's stub, and a machine's own kernel, of this machine or by ssh.
+or by the machine's name, a debugger's stub, a machine's own kernel, of this machine or by ssh, and
+a machine's network card, by RDMA.
 mappings.py knows where in a process the memory is, and the kernel/ folder reads what is in it.
 """
 
@@ -38,6 +39,7 @@ from trapless.peek.kernel.memories.agent_memory import AgentMemory, by_ssh
 from trapless.peek.kernel.memories.images import open_memory, open_ram
 from trapless.peek.kernel.memories.kcore import own_memory
 from trapless.peek.kernel.memories.process_memory import text_of
+from trapless.peek.kernel.memories.rdma_memory import RdmaMemory, by_rdma
 from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory
@@ -49,6 +51,8 @@ ARGUMENTS_BYTES_MAX = 128 << 10
 """The most that is read of a command line: anybody can start a process with one of megabytes, and
 each look reads it."""
 LISTED_MAX = 1000
+RDMA_PORT = 18515
+"""TLR_PORT of include/uapi/linux/trapless_rdma.h."""
 OTHER_QEMU = re.compile(r"qemu-system-.*")
 PF_EXITING, PF_KTHREAD = 0x4, 0x200000
 """Flags of a process in its file `stat`: it is ending, or it is a kernel thread."""
@@ -216,7 +220,7 @@ class Remote:
         (Remote(host='localhost', port=1234), '::1')
         """
         host, _, port = text.rpartition(":")
-        if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
+        if not _is_port(port):
             raise ChoiceError(
                 f"{text!r} is not HOST:PORT of a debugger's stub, as localhost:1234", status=2
             )
@@ -277,6 +281,52 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Rdma:
+    """Another machine, whose memory its RDMA device reads for trapless_rdma.ko."""
+
+    host: str
+    port: int
+    key: Path
+
+    @classmethod
+    def named(cls, text: str, key: Path | None) -> Rdma:
+        """The machine at HOST or HOST:PORT.
+
+        >>> Rdma.named("web", Path("key")).port, Rdma.named("[fd00::2]:7", Path("key")).host
+        (18515, 'fd00::2')
+        """
+        host, port = text, str(RDMA_PORT)
+        if text.count(":") == 1 or "]:" in text:
+            host, _, port = text.rpartition(":")
+        host = host.strip("[]")
+        if not host or "," in host or not _is_port(port):
+            raise ChoiceError(f"{text!r} is not HOST or HOST:PORT, as web:{RDMA_PORT}", status=2)
+        if key is None:
+            raise ChoiceError(
+                "--rdma takes --key FILE: the key that the target's trapless_rdma.ko has", status=2
+            )
+        return cls(host, int(port), key)
+
+    def __str__(self) -> str:
+        return visible(self.host)
+
+    def open(self, *, sandbox: bool = True) -> Target:
+        reader = by_rdma(self.host, self.port, self.key)
+        try:
+            return _opened([RdmaMemory(reader)], sandbox=sandbox)
+        except BaseException:
+            reader.close()
+            raise
+
+    def emulator(self) -> Emulator | None:
+        return None
+
+
+def _is_port(text: str) -> bool:
+    return re.fullmatch("[0-9]{1,5}", text) is not None and 0 < int(text) < 1 << 16
+
+
+@dataclass(frozen=True)
 class Privileged:
     """A machine that takes rights to open, which are given up by this process once it is open."""
 
@@ -331,13 +381,17 @@ def choose(
     gdb: str | None = None,
     local: bool | None = None,
     ssh: str | None = None,
+    rdma: str | None = None,
+    key: Path | None = None,
 ) -> Machine:
-    """The machine with that memory, pid, name or stub, this one, the one that ssh reaches, or the
-    only one; PeekError lists others."""
+    """The machine with that memory, pid, name or stub, this one, the one that ssh or RDMA reaches,
+    or the only one; PeekError lists others."""
     if local:
         return Own()
     if ssh is not None:
         return Host(ssh)
+    if rdma is not None:
+        return Rdma.named(rdma, key)
     if gdb is not None:
         return Remote.named(gdb)
     if ram is not None:

@@ -27,6 +27,7 @@ from trapless.base.paths import cache_dir, repo_root
 from trapless.stock.kernel import Kernel
 
 MODULE = "trapless.ko"
+RDMA_MODULE = "rdma/trapless_rdma.ko"
 SOURCES = ("kmod", "include")
 TOOLS = {"make": "make", "ld": "binutils"}
 SUFFIXES = frozenset({".c", ".h", ".S", ".mk"})
@@ -73,7 +74,8 @@ def module_for(
     counted: bool = False,
 ) -> Path:
     """The module for `kernel`, from the cache or built now: trapless.ko of this checkout, or the
-    one called `name` of another tree that is laid out alike. A `counted` one counts which of its
+    one called `name`, maybe in a folder with a Kbuild of its own, or one of another tree that is
+    laid out alike. A `counted` one counts which of its
     lines are reached, and has the compiler's notes about them (NOTES) beside it."""
     if kernel.build_dir is None:
         raise TraplessError(
@@ -90,18 +92,19 @@ def module_for(
     for path in (cache_dir(), kernel.build_dir):
         cache.need_plain_path(path)
     sources = read_sources(tree or repo_root())
-    traits = (kernel.release, _compiler(kernel), _identity(kernel))
+    traits = (kernel.release, _compiler(kernel), _identity(kernel), name)
     digest = _digest(sources, (*traits, COUNTED) if counted else traits)
     folder = cache_dir() / "modules" / f"{kernel.release}-{digest[:16]}"
-    if not (folder / name).exists():
+    module = folder / Path(name).name
+    if not module.exists():
         lock = folder.with_name(f"{kernel.release}.lock")
         with cache.locked(lock, f"building the module for {kernel.release}", progress):
-            if not (folder / name).exists():
+            if not module.exists():
                 with cache.assembling(folder, progress) as part:
                     _build(kernel, sources, name, part, counted, progress)
-                _forget_old(folder.parent, kernel.release, name)
+                _forget_old(folder.parent, kernel.release, module.name)
         progress.done()
-    return folder / name
+    return module
 
 
 def _forget_old(folder: Path, release: str, name: str) -> None:
@@ -170,12 +173,12 @@ def _build(
             (work / path).parent.mkdir(parents=True, exist_ok=True)
             (work / path).write_bytes(content)
         box = _toolbox(kernel)
-        make = _make(kernel, box, work / "kmod") + ([COUNTED] if counted else [])
-        status = tools.run_tool(box.wrap(make), log)
         built = work / "kmod" / name
+        make = _make(kernel, box, built.parent) + ([COUNTED] if counted else [])
+        status = tools.run_tool(box.wrap(make), log)
         if status != 0 or not built.exists():
             raise TraplessError(_explain(kernel, log, box.inside(work)))
-        shutil.copyfile(built, part / name)
+        shutil.copyfile(built, part / built.name)
         for note in (work / "kmod").rglob(f"*{NOTES}") if counted else ():
             shutil.copyfile(note, part / note.name)
 

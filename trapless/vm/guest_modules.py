@@ -15,6 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from trapless.base.console import TraplessError
 
+ASKED_BY_NAME = {"rdma_rxe": ("crc32_generic", "ib_uverbs", "rdma_ucm")}
+"""Modules that a module asks for when it is used, and its users. No index has them; a guest without
+modprobe cannot answer. Those that a kernel has built in, or no longer has, are left out."""
+
 _SUFFIXES = (".ko.xz", ".ko.zst", ".ko.gz", ".ko")
 
 
@@ -34,7 +38,9 @@ def load_order(modules_dir: Path | None, wanted: Iterable[str]) -> list[Path]:
     index = _dependencies(modules_dir)
     builtin = {module_name(line) for line in _lines(modules_dir / "modules.builtin")}
     order: dict[str, None] = {}
-    for name in (name.replace("-", "_") for name in wanted):
+    names = [name.replace("-", "_") for name in wanted]
+    asked = [more for name in names for more in ASKED_BY_NAME.get(name, ()) if more in index]
+    for name in (*names, *asked):
         if name in builtin:
             continue
         if name not in index:

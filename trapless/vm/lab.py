@@ -86,6 +86,7 @@ class LabConfig:
     monitor: Path | None = None  # new socket for the emulator's monitor (qmp.Monitor); it goes
     plugins: tuple[str, ...] = ()  # of QEMU's emulator, each "FILE,NAME=VALUE,..."
     forward: tuple[int, int] | None = None  # a TCP port of this machine to one of the guest's
+    link: tuple[Path, Path] | None = None  # new sockets: its own, and that of a guest to reach
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,8 @@ def _check(config: LabConfig, argv: Sequence[str]) -> int:
     if config.supervisor is not None and not config.module:
         raise TraplessError("without the module there is no supervisor mode", status=2)
     _check_arch(config)
+    if config.link is not None and config.link[0].exists():
+        raise TraplessError(f"{config.link[0]} is there already: the VM's end is a new socket")
     if cpus < 1:
         raise TraplessError(f"a VM needs at least one CPU, not {cpus}", status=2)
     return cpus
@@ -280,14 +283,14 @@ def _plan(
 
         own_module = kbuild.module_for(kernel, progress)
         kbuild.check_parameters(own_module, shlex.split(config.module_parameters))
-    card = ((qemu.NETWORK_CARD, ""),) if config.forward is not None else ()
+    cards = ((qemu.NETWORK_CARD, config.forward), (qemu.LINK_CARD, config.link))
     return guest_tree.GuestPlan(
         argv=tuple(argv),
         host_root=config.host_root,
         files=config.files,
         env=config.env,
         modules_dir=kernel.modules_dir,
-        modules=(*config.modules, *card),
+        modules=(*config.modules, *((name, "") for name, asked in cards if asked is not None)),
         own_module=own_module,
         own_parameters=_parameters(config),
         supervisor=config.supervisor,
@@ -379,6 +382,8 @@ class _Attempt:
                 inherited.append(self._config.debugger)
             if self._listener is not None:
                 inherited.append(self._listener.fileno())
+            if self._config.link is not None:
+                stack.callback(self._config.link[0].unlink, missing_ok=True)
             process = qemu.Process(self.argv, inherited)
             stack.callback(process.close)
             bell.close_guest_end()
@@ -408,6 +413,7 @@ class _Attempt:
             monitor_fd=self._listener.fileno() if self._listener is not None else None,
             plugins=self._config.plugins,
             forward=self._config.forward,
+            link=self._config.link,
         )
 
     def result(self, ending: Ending, sinks: Sinks, progress: Progress) -> LabResult:

@@ -7,6 +7,7 @@ dies with the launcher, whatever kills the launcher.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -33,6 +34,9 @@ GUEST_ADDRESS = "10.0.2.15"
 """The address of a guest with a network card; QEMU's own network expects it."""
 NETWORK_CARD = "e1000"
 """A network card of real machines, with an interrupt line and registers; also its driver's name."""
+
+LINK_CARD = "virtio_net"
+"""The driver of the card by which two guests are linked: it takes large packets."""
 
 NO_TIMER_CHECK = "no_timer_check"
 """A kernel waits for ten ticks of its timer, by a loop of counted length, and panics where they do
@@ -78,6 +82,7 @@ class Machine:
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
     forward: tuple[int, int] | None = None  # a TCP port of this machine, and the guest's behind it
     monitor_fd: int | None = None  # listening socket of those who stop and ask it
+    link: tuple[Path, Path] | None = None  # its socket, and that of the guest it is linked to
 
 
 def parse_size(text: str) -> int:
@@ -127,7 +132,7 @@ def command(machine: Machine, accelerator_name: str) -> list[str]:
     return [
         binary(machine.arch),
         *("-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-vga", "none"),
-        *(*_network(machine), *_board(machine)),
+        *(*_network(machine), *_link(machine), *_board(machine)),
         *_processor(machine, accelerator_name),
         *("-m", f"{machine.memory_bytes >> 10}K"),
         *("-kernel", str(machine.kernel), "-initrd", machine.initrd),
@@ -155,6 +160,19 @@ def _network(machine: Machine) -> list[str]:
     return [
         *("-netdev", f"user,id=net,restrict=on,ipv6=off,{forward}"),
         *("-device", f"{NETWORK_CARD},netdev=net"),
+    ]
+
+
+def _link(machine: Machine) -> list[str]:
+    """A network card whose packets go to another guest, and nowhere else."""
+    if machine.link is None:
+        return []
+    own, other = (_escaped(str(path)) for path in machine.link)
+    sockets = f"local.type=unix,local.path={own},remote.type=unix,remote.path={other}"
+    mac = "52:54:00:" + hashlib.sha256(own.encode()).digest()[:3].hex(":")
+    return [
+        *("-netdev", f"dgram,id=link,{sockets}"),
+        *("-device", f"virtio-net-pci,netdev=link,mac={mac},romfile="),
     ]
 
 

@@ -36,6 +36,7 @@ ALLOWED = {
     "probe": {"limits", "compat"},
     "supervisor": {"limits", "ring", "compat"},
     "ring": {"limits", "compat"},
+    "rdma": {"compat"},
     "compat": {"limits"},
     "limits": set(),
 }

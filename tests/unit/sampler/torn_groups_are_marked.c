@@ -102,7 +102,22 @@ static void stable_is_read_again(void)
 	free(plan);
 }
 
-static void follows_pointers(void)
+/* Reads places one after the other, and counts how often it was asked. */
+static unsigned int rounds;
+
+static int together(struct source *source, struct source_place *place, size_t places)
+{
+	size_t i;
+
+	rounds++;
+	for (i = 0; i < places; i++)
+		place[i].status = source->kind->read(source, place[i].physical, place[i].into,
+						     place[i].length);
+	return 0;
+}
+
+/* The same whether fields are read one by one or together. */
+static void follows_pointers(bool at_once)
 {
 	struct plan *plan = plan_of("trapless-plan 1\ninterval-ns 1000\n"
 				    "base 0xffff888000000000 0x10000 0\n"
@@ -111,6 +126,7 @@ static void follows_pointers(void)
 				    "field chain 2 0x100 0x28 4\n"
 				    "group h stable\nfield lost 8 0x108 0\n"
 				    "group i once\nfield beyond 8 0x110 0\n");
+	struct source_kind kind;
 	struct source source;
 	struct row row = { 0 };
 	uint8_t data[32];
@@ -123,6 +139,9 @@ static void follows_pointers(void)
 	*(uint64_t *)(memory.bytes + 0x108) = 0;			/* no pointer */
 	*(uint64_t *)(memory.bytes + 0x110) = 0xffff88800000fffd;	/* over the edge */
 	source = source_of(memory.path);
+	kind = *source.kind;
+	kind.read_together = at_once ? together : NULL;
+	source.kind = &kind;
 	CHECK_EQ(sample_take(plan, &source, &row, data), 0);
 	CHECK_EQ(*(uint32_t *)data, 4711);
 	CHECK_EQ(*(uint16_t *)(data + 4), 99);
@@ -139,6 +158,9 @@ int main(void)
 	memory = memory_new(64u << 10);
 	whole_or_torn();
 	stable_is_read_again();
-	follows_pointers();
+	follows_pointers(false);
+	CHECK_EQ(rounds, 0);
+	follows_pointers(true);
+	CHECK_EQ(rounds, 2 * 3 + 2 * 1 + 2);	/* each reading: a round a pointer, and one more */
 	return 0;
 }

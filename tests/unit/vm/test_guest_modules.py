@@ -49,6 +49,11 @@ def test_builtin_is_left_out(modules):
     assert loaded(modules, "over_lay", "a") == ["a.ko"]
 
 
+def test_modules_that_are_asked_for_by_name_come_too(modules, monkeypatch):
+    monkeypatch.setattr(guest_modules, "ASKED_BY_NAME", {"b_b": ("c", "over_lay", "gone")})
+    assert loaded(modules, "b-b") == ["a.ko", "b-b.ko.xz", "c.ko.gz"]
+
+
 def test_kernel_without_modules_has_all_built_in():
     assert guest_modules.load_order(None, ["anything"]) == []
 

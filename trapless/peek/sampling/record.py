@@ -40,7 +40,7 @@ from trapless.peek.sampling.probe_watch import Watch
 from trapless.peek.sampling.probes import ProbeMap
 from trapless.peek.sampling.recording import COUNTS_FILE, SEGMENT_AGE_S, Recorder, boot_name
 from trapless.peek.sampling.sample_rows import End, Ending, Rows
-from trapless.peek.sampling.sampler import AgentSampler, AnySampler, started
+from trapless.peek.sampling.sampler import AnySampler, started
 from trapless.peek.sampling.sampling_plan import Plan
 
 CHECK_S = 1.0
@@ -105,7 +105,7 @@ def lack_of(target: Target, emulator: Emulator | None, cpu: int | None = None) -
 
 def ending_text(run: AnySampler) -> str | None:
     """Why sampling has ended, in words; None where the sampler was killed."""
-    if isinstance(run, AgentSampler) and run.loss:
+    if run.loss:
         return run.loss
     return ENDINGS[run.end.ending] if run.end is not None else None
 
@@ -282,7 +282,7 @@ class _Boot:
                 self._counts.keep(recorder, alive_ns)
                 recorder.close(run.end, alive_ns)
             self._request.run = None
-        if isinstance(run, AgentSampler) and run.loss:
+        if run.loss:
             progress.note(run.loss)
         progress.done()
         return run.end

@@ -29,6 +29,7 @@ from trapless.base.tools import interrupts_deferred, kill
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import visible
 from trapless.peek.kernel.memories.agent_memory import AgentMemory, Kind
+from trapless.peek.kernel.memories.rdma_memory import RdmaMemory
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import FileMemory, Memory
 from trapless.peek.sampling.sample_rows import (
@@ -108,6 +109,8 @@ class Sampler:
         self._stream = Stream()
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
+        self.loss = ""
+        """Why a connection has ended, where its end has ended sampling."""
 
     def __enter__(self) -> Sampler:
         self._process = subprocess.Popen(
@@ -203,6 +206,9 @@ class Sampler:
         errors = self._running.stderr
         message = errors.read().decode(errors="replace").strip() if errors is not None else ""
         status = self._running.wait()
+        if status == STATUS_ENDED and self._argv[2].startswith("rdma:"):
+            reason = message.removeprefix("trapless-sampler: ").partition("; ")[0]
+            self.loss = f"the connection has ended: {reason}"
         if status not in (0, STATUS_ENDED) and self._stream.end is None:
             raise PeekError(message or f"the sampler ended with status {status}")
 
@@ -326,7 +332,7 @@ class StoppedSampler:
         self._memory, self._plan = memory, replace(plan, interval_ns=interval_ns)
         self.head = _head(self._plan)
         self.end: End | None = None
-        self._asked = False
+        self._asked, self.loss = False, ""
 
     def __enter__(self) -> StoppedSampler:
         return self
@@ -406,6 +412,8 @@ def started(memory: FileMemory, plan: Plan) -> AnySampler:
         return AgentSampler(memory, plan)
     if isinstance(memory, StubMemory):
         return StoppedSampler(memory, plan)
+    if isinstance(memory, RdmaMemory):  # by a connection of its own
+        return Sampler(memory.source, plan)
     return Sampler(memory, plan)
 
 

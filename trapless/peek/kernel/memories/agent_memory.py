@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads the memory of another machine through an agent there, which ssh starts and which root runs.
 
-Owns the start of the agent, its messages (sampler/agent.c speaks them as well), and the end of the
-connection, which is the end for all who use it. The agent's file is removed before it answers, so
-nothing stays on the machine. What the other machine says is as little trusted as a guest.
+Owns the start of the agent, the messages of programs that read memory (sampler/remote/wire.h has
+them as well), and the end of the connection, which is the end for all who use it. The agent's file
+is removed before it answers, so nothing stays on the machine. What the other machine says is as
+little trusted as a guest.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import select
@@ -67,7 +69,7 @@ exec "$agent" "$folder"
 
 
 class Kind(IntEnum):
-    """The kinds of messages, as in sampler/agent.c."""
+    """The kinds of messages, as in sampler/remote/wire.h."""
 
     HELLO = 1
     DATA = 2
@@ -100,10 +102,10 @@ class _Answer:
         self.arrived = threading.Event()
 
 
-class Agent:
-    """A running agent, and the connection to it. Several threads may use it."""
+class Connection:
+    """A running program that reads the memory of a machine. Several threads may use it."""
 
-    def __init__(self, host: str, argv: Sequence[str], program: Path) -> None:
+    def __init__(self, host: str, argv: Sequence[str], first: bytes = b"") -> None:
         self.host, self.reads = host, 0
         self._lock = threading.Lock()  # of what is written, and so of the order of what is awaited
         self._awaited: deque[_Answer] = deque()
@@ -124,16 +126,19 @@ class Agent:
         self._output = self._process.stdout.fileno()
         self._error = self._process.stderr.fileno()
         try:
-            self._write(program.read_bytes())
+            self._write(first)
             kind, data = self._message()
             if kind is not Kind.HELLO:
                 raise PeekError(f"{host} says what no agent says")
-            self.access, self.last_cpu = _access(host, data)
-            self.access.check()
+            self.greeted(data)
         except BaseException:
             self.close()
             raise
         self._thread.start()
+
+    def greeted(self, data: bytes) -> None:
+        """Take the greeting; PeekError where its machine cannot be read."""
+        raise NotImplementedError
 
     def read(self, places: Sequence[Place]) -> list[bytes]:
         """The bytes at each offset, of each length: all are asked for before the first is there."""
@@ -279,6 +284,17 @@ class Agent:
                 self._lock.release()
 
 
+class Agent(Connection):
+    """A running agent."""
+
+    def __init__(self, host: str, argv: Sequence[str], program: Path) -> None:
+        super().__init__(host, argv, program.read_bytes())
+
+    def greeted(self, data: bytes) -> None:
+        self.access, self.last_cpu = _access(self.host, data)
+        self.access.check()
+
+
 def _ready(files: Sequence[int], limit_s: float) -> list[int]:
     """Those that have data or have ended; none where that takes longer than the limit."""
     poll = select.poll()  # select() takes no descriptor from 1024 on
@@ -311,23 +327,28 @@ def _access(host: str, data: bytes) -> tuple[Access, int]:
     return Access(host, error, user, words.get("lockdown", ""), words.get("note", "")), cpu
 
 
-class AgentMemory(RemoteMemory):
-    """The memory of the machine that an agent runs on. Its last duplicate ends the agent."""
+class ConnectedMemory(RemoteMemory):
+    """Memory behind a connection. The last duplicate ends it. `note` is VMCOREINFO's address."""
 
-    def __init__(self, agent: Agent, users: list[AgentMemory] | None = None) -> None:
-        self._note, self.agent = agent.access.note_address(), agent
-        super().__init__(agent.host, users[0].regions() if users else _regions(agent))
-        self._users = users if users is not None else []
-        self._users.append(self)
+    def __init__(
+        self,
+        connection: Connection,
+        regions: Sequence[Region],
+        note: int,
+    ) -> None:
+        super().__init__(connection.host, regions)
+        self.connection, self._note = connection, note
+        self._users = [self]
 
     def duplicate(self) -> FileMemory:
-        return AgentMemory(self.agent, self._users)
+        twin = copy.copy(self)
+        self._users.append(twin)
+        return twin
 
     def close(self) -> None:
-        if self in self._users:
-            self._users.remove(self)
+        self._users[:] = [one for one in self._users if one is not self]
         if not self._users:
-            self.agent.close()
+            self.connection.close()
 
     def populated(self) -> Iterator[tuple[int, int]]:
         yield self._note, PAGE_BYTES
@@ -338,7 +359,7 @@ class AgentMemory(RemoteMemory):
             before = len(pieces)
             pieces += self._pieces(address, length)
             counts.append(len(pieces) - before)
-        answers = iter(self.agent.read(pieces))
+        answers = iter(self.connection.read(pieces))
         return [b"".join(next(answers) for _ in range(count)) for count in counts]
 
     def _pieces(self, address: int, length: int) -> Iterator[Place]:
@@ -348,6 +369,14 @@ class AgentMemory(RemoteMemory):
             yield address - region.start + region.offset, take
             address += take
             length -= take
+
+
+class AgentMemory(ConnectedMemory):
+    """The memory of the machine that an agent runs on."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        super().__init__(agent, _regions(agent), agent.access.note_address())
 
 
 def _regions(agent: Agent) -> list[Region]:

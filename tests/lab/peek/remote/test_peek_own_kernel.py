@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from tests.lab.command import LIMIT_S, ROOT, wait_until
-from tests.lab.peek import ssh_guest, watched_guest
+from tests.lab.peek import watched_guest
+from tests.lab.peek.remote import ssh_guest
 from tests.lab.peek.watched_guest import Guest, folder_of_memory, recording
 from trapless.peek import machines
 from trapless.peek.diagnosis.commands import HANGS
