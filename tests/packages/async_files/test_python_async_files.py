@@ -22,7 +22,6 @@ from pathlib import Path
 import pytest
 
 from libtrapless.aio import Files
-from tests.packages.async_files import files_soak
 
 BINDING = Path(__file__).resolve().parents[3] / "lib/bindings/python"
 LARGE = bytes(range(256)) * 1200  # more than one request reads
@@ -250,11 +249,6 @@ def test_an_engine_ends_when_its_loop_is_closed_and_another_one_comes(folder: Pa
         time.sleep(0.01)
     assert left <= few
     files.close()
-
-
-@pytest.mark.slow
-def test_tasks_loops_and_interpreters_that_end_at_random_leave_nothing():
-    assert not files_soak.one_pass(7)
 
 
 def test_a_file_whose_loop_is_closed_is_closed(folder: Path):
