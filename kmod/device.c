@@ -34,9 +34,9 @@
 static noinline loff_t enter_other(struct tlk_ring *ring, struct file *file, int whence)
 {
 	const struct pt_regs *regs = current_pt_regs();
-	unsigned long kind = regs->r9, argument = tlk_enter_argument(regs);
+	unsigned long kind = regs->TLK_ARG5, argument = tlk_enter_argument(regs);
 
-	if (whence != TL_ENTER_OTHER || !tlk_ring_is_at(ring, regs->r10))
+	if (whence != TL_ENTER_OTHER || !tlk_ring_is_at(ring, regs->TLK_ARG3))
 		return -EINVAL;
 	if (kind == TL_ENTER_PROGRAM && !ring->queue)
 		return tlk_program_enter(ring, file, argument);

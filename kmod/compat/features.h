@@ -10,10 +10,47 @@
 #include <linux/sched.h>
 #include <linux/types.h>
 #include <asm/cpufeature.h>
+#ifdef CONFIG_X86
+#include <asm/pkru.h>
+#endif
 #ifdef CONFIG_X86_USER_SHADOW_STACK
 #include <asm/prctl.h>
 #endif
 #include <asm/unistd.h>
+
+/*
+ * Does the kernel make indirect calls by retpolines? AMD's way to do without them, LFENCE before an
+ * indirect call, is left as it is.
+ */
+static inline bool tlk_has_slow_pointers(void)
+{
+#ifdef CONFIG_X86
+	return boot_cpu_has(X86_FEATURE_RETPOLINE) && !boot_cpu_has(X86_FEATURE_RETPOLINE_LFENCE);
+#else
+	return false;
+#endif
+}
+
+/* What the thread may do with user memory by the keys of its pages. */
+#ifdef CONFIG_X86
+typedef u32 tlk_keys;
+
+static inline tlk_keys tlk_protection_keys(void)
+{
+	return read_pkru();
+}
+#else
+typedef u64 tlk_keys;
+
+static inline tlk_keys tlk_protection_keys(void)
+{
+#ifdef CONFIG_ARM64_POE
+	return system_supports_poe() ? read_sysreg_s(SYS_POR_EL0) : 0;
+#else
+	return 0;
+#endif
+}
+#endif
 
 /* Has the thread a shadow stack? A function call at level 0 pushes nothing on it. */
 static inline bool tlk_has_shadow_stack(const struct task_struct *task)

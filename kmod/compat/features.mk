@@ -7,8 +7,10 @@
 # Supervisor mode follows threads by preemption notifiers and tracepoints, in places where a
 # real-time kernel's locks may not be taken. On other kernels the module answers that it is not
 # there.
+ifeq ($(CONFIG_X86),y)
 ifeq ($(CONFIG_PREEMPT_NOTIFIERS)$(CONFIG_TRACEPOINTS)$(CONFIG_PREEMPT_RT),yy)
 TLK_SUPERVISOR := y
+endif
 endif
 
 # Probes go to places of the kernel's code that jump labels and paravirtual calls leave, and to a

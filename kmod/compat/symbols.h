@@ -10,7 +10,8 @@
 #include <linux/build_bug.h>
 #include <linux/sched.h>
 #include <linux/task_work.h>
-#include <asm/syscall.h>
+
+#include "compat/frame.h"
 
 int tlk_symbols_init(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Declares the functions on tasks whose names in the kernel differ or are not exported: the work
- * before a task's return to user mode, and questions about tasks. This header owns the questions;
+ * Declares questions about tasks whose functions in the kernel are not exported or have several
+ * names. This header owns the questions;
  * supervisor/ and ring/ own what follows from the answers.
  */
 #ifndef TLK_COMPAT_TASK_H
@@ -16,16 +16,6 @@
 #include "compat/symbols.h"
 
 /*
- * Finds the kernel's function that does the work before a return to user mode from a system call.
- * Returns NULL if there is none. tlk_leave() calls it with interrupts on; it returns with
- * interrupts off. Code that jumps to the address itself asks tlk_leave_wants_interrupts_off()
- * first, and gives 0 as second argument.
- */
-void *tlk_leave_init(void);
-void tlk_leave(struct pt_regs *regs);
-bool tlk_leave_wants_interrupts_off(void);
-
-/*
  * Must the current thread return to user mode? For a signal, or for live patching: that interrupts
  * a thread's call until the thread has returned. Others interrupt the call (TWA_SIGNAL, by which
  * io_uring announces completions) for work that can be done anywhere in the kernel. A program sees
@@ -33,8 +23,12 @@ bool tlk_leave_wants_interrupts_off(void);
  */
 static inline bool tlk_must_return(void)
 {
+#ifdef TIF_PATCH_PENDING
 	return task_sigpending(current) || unlikely(test_thread_flag(TIF_NOTIFY_SIGNAL) &&
 						    test_thread_flag(TIF_PATCH_PENDING));
+#else
+	return task_sigpending(current);
+#endif
 }
 
 /*

@@ -18,11 +18,13 @@
 #include <trace/events/sched.h>
 #include <trace/events/signal.h>
 #include <trace/events/syscalls.h>
+#ifdef CONFIG_X86
 #include <asm/trace/irq_vectors.h>
 #if __has_include(<trace/events/exceptions.h>)
 #include <trace/events/exceptions.h>	/* where page_fault_user went */
 #else
 #include <asm/trace/exceptions.h>
+#endif
 #endif
 
 /* A kernel without CONFIG_SMP never calls these: the names exist, and lead to no tracepoint. */

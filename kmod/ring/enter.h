@@ -18,6 +18,8 @@ static __always_inline int tlk_enter_check(struct tlk_ring *ring)
 	/* Both pointers are pinned, the ring's by mmgrab(): equal means the same address space. */
 	if (unlikely(ring->mm != current->mm))
 		return -EPERM;
+	if (unlikely(!tlk_may_enter()))
+		return -EOPNOTSUPP;
 	if (unlikely(tlk_context_is_nested()))
 		return -EDEADLK;
 	if (unlikely(data_race(current->ptrace))) {
@@ -29,14 +31,14 @@ static __always_inline int tlk_enter_check(struct tlk_ring *ring)
 
 static __always_inline unsigned long tlk_enter_argument(const struct pt_regs *regs)
 {
-	return regs->r8;
+	return regs->TLK_ARG4;
 }
 
 /* The slot that the entry names by its address; too large if that is not in this ring. */
 static __always_inline unsigned long tlk_enter_slot(const struct tlk_ring *ring,
 						    const struct pt_regs *regs)
 {
-	return (regs->r10 - READ_ONCE(ring->address)) / sizeof(struct tl_request);
+	return (regs->TLK_ARG3 - READ_ONCE(ring->address)) / sizeof(struct tl_request);
 }
 
 #endif /* TLK_ENTER_H */

@@ -15,9 +15,9 @@
 #include <linux/cred.h>
 #include <linux/sched.h>
 #include <linux/string.h>
-#include <asm/pkru.h>
 
 #include "compat/cred.h"
+#include "compat/features.h"
 #include "ring/identity.h"
 
 static bool ids_equal(const struct cred *a, const struct cred *b)
@@ -62,7 +62,7 @@ void tlk_identity_take(struct tlk_identity *identity)
 	identity->files = current->files;
 	identity->fs = current->fs;
 	identity->namespaces = current->nsproxy;
-	identity->protection_keys = read_pkru();
+	identity->protection_keys = tlk_protection_keys();
 	identity->personality = current->personality;
 	identity->login = audit_get_loginuid(current);
 	identity->session = audit_get_sessionid(current);
@@ -79,7 +79,7 @@ static bool own_parts_equal(const struct tlk_identity *identity)
 {
 	return identity->process == current->signal && identity->files == current->files &&
 	       identity->fs == current->fs && identity->namespaces == current->nsproxy &&
-	       identity->protection_keys == read_pkru() &&
+	       identity->protection_keys == tlk_protection_keys() &&
 	       identity->personality == current->personality &&
 	       uid_eq(identity->login, audit_get_loginuid(current)) &&
 	       identity->session == audit_get_sessionid(current) &&

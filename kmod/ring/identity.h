@@ -9,6 +9,8 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
+#include "compat/features.h"
+
 struct cred;
 struct task_struct;
 
@@ -23,7 +25,7 @@ struct tlk_identity {
 	const void *files;
 	const void *fs;			/* root, working directory, umask */
 	const void *namespaces;
-	u32 protection_keys;		/* of user memory (PKRU) */
+	tlk_keys protection_keys;	/* of user memory */
 	unsigned int personality;
 	kuid_t login;			/* audit's: who logged in, and in which session */
 	unsigned int session;

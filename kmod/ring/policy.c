@@ -11,9 +11,9 @@
 #include <linux/ptrace.h>
 #include <linux/sched/task_stack.h>
 #include <linux/stringify.h>
-#include <asm/cpufeature.h>
 #include <asm/unistd.h>
 
+#include "compat/features.h"
 #include "ring/policy.h"
 
 struct tlk_dispatch tlk_batch_calls __ro_after_init;
@@ -47,7 +47,7 @@ DEFINE_STATIC_KEY_FALSE(tlk_policy_is_direct);
 
 long tlk_policy_refuse(const struct pt_regs *regs)
 {
-	current_pt_regs()->orig_ax |= TLK_REFUSED_MARK;
+	current_pt_regs()->TLK_NR |= TLK_REFUSED_MARK;
 	return TLK_REFUSED;
 }
 
@@ -57,24 +57,19 @@ long tlk_policy_refuse(const struct pt_regs *regs)
  * register that the kernel's handler reads, after any filter has changed it; the memory behind it
  * is not read, since user space could change that in between.
  */
-#define ARGUMENT_0 di
-#define ARGUMENT_2 dx
-#define ARGUMENT_3 r10
-#define ARGUMENT_4 r8
-#define ARGUMENT_5 r9
 #define TL_ANY(name, nr)
 #define TL_NULL_MASK(name, nr, argument, why)                                            \
 	static sys_call_ptr_t name##_handler __ro_after_init;                            \
 	static long name##_without_mask(const struct pt_regs *regs)                      \
 	{                                                                                \
-		return regs->ARGUMENT_##argument ? tlk_policy_refuse(regs)               \
+		return regs->TLK_ARG##argument ? tlk_policy_refuse(regs)               \
 						 : name##_handler(regs);                 \
 	}
 #define TL_SELF_VALUE(name, nr, argument, bits, value, why)                              \
 	static sys_call_ptr_t name##_handler __ro_after_init;                            \
 	static long name##_of_worker(const struct pt_regs *regs)                         \
 	{                                                                                \
-		return ((u32)regs->ARGUMENT_##argument & (bits)) == (value) ?            \
+		return ((u32)regs->TLK_ARG##argument & (bits)) == (value) ?            \
 			       tlk_policy_refuse(regs) : name##_handler(regs);           \
 	}
 #define TL_BATCH_ONLY(name, nr, why)
@@ -161,10 +156,9 @@ void __init tlk_policy_init(const sys_call_ptr_t *table)
 	guard_arguments(table);
 }
 
-/* AMD's way to do without retpolines, LFENCE before an indirect call, is left as it is. */
 void __init tlk_policy_seal(void)
 {
-	if (!boot_cpu_has(X86_FEATURE_RETPOLINE) || boot_cpu_has(X86_FEATURE_RETPOLINE_LFENCE))
+	if (!tlk_has_slow_pointers())
 		return;
 #define TL_HOT(name, nr) static_call_update(tlk_hot_##name, tlk_batch_calls.handler[nr]);
 #include <linux/trapless_calls.h>

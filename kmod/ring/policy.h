@@ -12,8 +12,8 @@
 #include <linux/jump_label.h>
 #include <linux/static_call.h>
 #include <linux/trapless.h>
-#include <asm/syscall.h>
 
+#include "compat/frame.h"
 #include "limits.h"
 
 /*
@@ -28,7 +28,7 @@ struct tlk_dispatch {
 /*
  * The result of the refusing handler. It lies among the codes of restart, so that one comparison
  * finds both. A call or a filter's listener may return the same number, so the handler also sets a
- * mark above the bits of the frame's orig_ax that hold the number; requests are copied without it.
+ * mark above the bits of the frame's member that hold the number; requests are copied without it.
  */
 #define TLK_REFUSED (-ENOIOCTLCMD)
 #define TLK_REFUSED_MARK BIT_ULL(63)
@@ -36,7 +36,7 @@ struct tlk_dispatch {
 /* Was the request in this frame refused? */
 static __always_inline bool tlk_policy_has_refused(const struct pt_regs *regs)
 {
-	return regs->orig_ax & TLK_REFUSED_MARK;
+	return regs->TLK_NR & TLK_REFUSED_MARK;
 }
 
 extern struct tlk_dispatch tlk_batch_calls;	/* what a thread may do in its own batch */
@@ -62,7 +62,7 @@ long tlk_policy_refuse(const struct pt_regs *regs);
  */
 static __always_inline bool tlk_policy_is_compound(const struct pt_regs *regs)
 {
-	return (u32)regs->orig_ax == TL_NR_SCANDIR;
+	return (u32)regs->TLK_NR == TL_NR_SCANDIR;
 }
 
 /*
@@ -82,26 +82,21 @@ unsigned int tlk_policy_count(void);
 /* The result of a refused request: -ENOSYS (no such call) or -EOPNOTSUPP (not for you). */
 long tlk_policy_refusal(unsigned int nr);
 
-/*
- * The clamp is a conditional move and not a branch, as in the kernel's own masking of user
- * addresses: speculation cannot run ahead with a number out of range.
- */
 static __always_inline sys_call_ptr_t tlk_policy_handler(const struct tlk_dispatch *calls,
 							 unsigned long nr)
 {
-	asm("cmp %1, %0\n\tcmova %1, %0" : "+r" (nr) : "r" ((unsigned long)TLK_NUMBERS) : "cc");
-	return calls->handler[nr];
+	return calls->handler[tlk_clamp(nr, TLK_NUMBERS)];
 }
 
 /* A call of a batch by comparisons: the table's handler, where the number has no hot row. */
 static __always_inline long tlk_policy_call_directly(struct pt_regs *regs)
 {
-	switch (regs->orig_ax) {
+	switch (regs->TLK_NR) {
 #define TL_HOT(name, nr) case nr: return static_call(tlk_hot_##name)(regs);
 #include <linux/trapless_calls.h>
 #undef TL_HOT
 	}
-	return tlk_policy_handler(&tlk_batch_calls, regs->orig_ax)(regs);
+	return tlk_policy_handler(&tlk_batch_calls, regs->TLK_NR)(regs);
 }
 
 #endif /* TLK_POLICY_H */

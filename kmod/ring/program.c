@@ -35,12 +35,13 @@ struct program {
 static unsigned long *argument_of(struct pt_regs *regs, unsigned int argument)
 {
 	static const u8 offsets[] = {
-		offsetof(struct pt_regs, di), offsetof(struct pt_regs, si),
-		offsetof(struct pt_regs, dx), offsetof(struct pt_regs, r10),
-		offsetof(struct pt_regs, r8), offsetof(struct pt_regs, r9),
+		offsetof(struct pt_regs, TLK_ARG0), offsetof(struct pt_regs, TLK_ARG1),
+		offsetof(struct pt_regs, TLK_ARG2), offsetof(struct pt_regs, TLK_ARG3),
+		offsetof(struct pt_regs, TLK_ARG4), offsetof(struct pt_regs, TLK_ARG5),
 	};
 
-	BUILD_BUG_ON(sizeof(struct pt_regs) > U8_MAX);
+	BUILD_BUG_ON(offsetof(struct pt_regs, TLK_ARG0) > U8_MAX ||
+		     offsetof(struct pt_regs, TLK_ARG5) > U8_MAX);
 	return (void *)regs + offsets[argument];
 }
 
@@ -112,12 +113,12 @@ static __always_inline int take_arguments(const struct program *program, struct 
 
 static long write_word(const struct pt_regs *regs, bool increase)
 {
-	unsigned long __user *address = (unsigned long __user *)regs->di;
+	unsigned long __user *address = (unsigned long __user *)regs->TLK_ARG0;
 	unsigned long word = 0;
 
 	if (increase && get_user(word, address))
 		return -EFAULT;
-	word += regs->si;
+	word += regs->TLK_ARG1;
 	return put_user(word, address) ? -EFAULT : (long)word;
 }
 
@@ -130,7 +131,7 @@ static long make_callless(struct program *program, int error)
 		program->context.refused++;
 	else
 		program->callless++;
-	return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
+	return error ? error : write_word(regs, regs->TLK_NR == TL_NR_INCREASE);
 }
 
 /* The link of a step: 0, or TL_JUMPS with the condition and target that were copied. */
@@ -146,10 +147,10 @@ static __always_inline int prepare_step(const struct program *program,
 					const struct tl_request *request, struct pt_regs *regs,
 					u32 *link, bool served)
 {
-	u32 nr = regs->orig_ax, target;
+	u32 nr = regs->TLK_NR, target;
 	int error = 0;
 
-	regs->orig_ax = nr & TL_NR_MASK;
+	regs->TLK_NR = nr & TL_NR_MASK;
 	if (nr >= TL_JUMPS) {
 		if (unlikely(nr & ~(TL_PROGRAM_BITS | TL_NR_MASK)))
 			return -ENOSYS;
@@ -162,7 +163,7 @@ static __always_inline int prepare_step(const struct program *program,
 	}
 	/* Most steps take their first argument, a descriptor, and nothing else. */
 	if ((nr & TL_WORD64(0)) == TL_RESULT(0)) {
-		error = take_result(program, &regs->di);
+		error = take_result(program, (unsigned long *)&regs->TLK_ARG0);
 		nr &= ~TL_WORD64(0);
 	}
 	if (likely(error || nr <= TL_NR_MASK))
@@ -188,10 +189,10 @@ static noinline long make_unusual(struct program *program, const struct tl_reque
 		tlk_request_copy(request, regs);
 		program->link = 0;
 		error = 0;
-		if (regs->orig_ax >= TL_NR_INCREASE)
+		if (regs->TLK_NR >= TL_NR_INCREASE)
 			error = prepare_step(program, request, regs, &program->link, true);
 	}
-	if (error || regs->orig_ax >= TL_NR_INCREASE)
+	if (error || regs->TLK_NR >= TL_NR_INCREASE)
 		return make_callless(program, error);
 	/* Reading a word may have slept: this looks for pending work once more. */
 	result = tlk_request_make_prepared(context, first);
@@ -203,7 +204,7 @@ static noinline long make_unusual(struct program *program, const struct tl_reque
 /* Is the step that has this link to be followed by its target? */
 static bool is_followed(u32 link, const struct pt_regs *regs, long result)
 {
-	return tl_condition_is_true(LINK_CONDITION(link), result, regs->dx);
+	return tl_condition_is_true(LINK_CONDITION(link), result, regs->TLK_ARG2);
 }
 
 /*
@@ -225,9 +226,9 @@ static long run(struct program *program, const u64 steps)
 		u32 link = 0;
 
 		tlk_request_copy(request, regs);
-		if (regs->orig_ax >= TL_NR_INCREASE)
+		if (regs->TLK_NR >= TL_NR_INCREASE)
 			error = prepare_step(program, request, regs, &link, false);
-		if (unlikely(error || regs->orig_ax >= TL_NR_INCREASE) || tlk_work_pending()) {
+		if (unlikely(error || regs->TLK_NR >= TL_NR_INCREASE) || tlk_work_pending()) {
 			program->link = link;
 			result = make_unusual(program, request, error, left == steps);
 			link = program->link;
@@ -332,14 +333,14 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 int tlk_program_begin(struct tlk_worker_program *program, const struct pt_regs *regs)
 {
 	*program = (struct tlk_worker_program){
-		.requests = (struct tl_request __user *)regs->di,
-		.end = regs->si,
-		.at = regs->r8,
-		.chain = regs->r10,
-		.steps = regs->dx,
+		.requests = (struct tl_request __user *)regs->TLK_ARG0,
+		.end = regs->TLK_ARG1,
+		.at = regs->TLK_ARG4,
+		.chain = regs->TLK_ARG3,
+		.steps = regs->TLK_ARG2,
 	};
-	if (!regs->si || regs->si > TL_ENTRIES_MAX || regs->r8 > regs->si ||
-	    regs->r10 & ~(unsigned long)TL_PROGRAM_CHAIN)
+	if (!regs->TLK_ARG1 || regs->TLK_ARG1 > TL_ENTRIES_MAX || regs->TLK_ARG4 > regs->TLK_ARG1 ||
+	    regs->TLK_ARG3 & ~(unsigned long)TL_PROGRAM_CHAIN)
 		return -EINVAL;
 	return 0;
 }
@@ -369,7 +370,7 @@ static int prepare_user_step(const struct tlk_worker_program *program, struct pt
 	unsigned int argument;
 	int error = 0;
 
-	regs->orig_ax = step->nr & TL_NR_MASK;
+	regs->TLK_NR = step->nr & TL_NR_MASK;
 	if (step->nr & ~(TL_PROGRAM_BITS | TL_NR_MASK))
 		error = -ENOSYS;
 	else if (step->nr & TL_JUMPS && step->target > program->end)
@@ -393,12 +394,12 @@ static long make_user_step(struct tlk_worker_program *program, struct tlk_contex
 	int error = prepare_user_step(program, regs, step);
 	long result;
 
-	if (error || regs->orig_ax >= TL_NR_INCREASE) {
+	if (error || regs->TLK_NR >= TL_NR_INCREASE) {
 		if (tlk_exit_work() && !tlk_request_may_follow(context, false))
 			return -EINTR;
 		program->calls += error == -ENOSYS;
 		context->refused += error == -ENOSYS;
-		return error ? error : write_word(regs, regs->orig_ax == TL_NR_INCREASE);
+		return error ? error : write_word(regs, regs->TLK_NR == TL_NR_INCREASE);
 	}
 	if (tlk_work_pending())
 		result = tlk_request_make_prepared(context, false);
@@ -435,7 +436,7 @@ void tlk_program_step(struct tlk_worker_program *program, struct tlk_context *co
 		goto fault;
 	program->result = result;
 	program->steps--;
-	if (step.nr & TL_JUMPS && tl_condition_is_true(step.condition, result, regs->dx))
+	if (step.nr & TL_JUMPS && tl_condition_is_true(step.condition, result, regs->TLK_ARG2))
 		program->at = step.target;
 	else if (program->chain && !(step.nr & TL_JUMPS) && IS_ERR_VALUE(result))
 		program->at = program->end;

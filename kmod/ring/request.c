@@ -14,13 +14,6 @@
 #include "compat/tracepoints.h"
 #include "ring/request.h"
 
-/*
- * This bit is above those that hold the number (syscall_get_nr() reads an int). A filter that
- * answers TRAP rolls the call back by copying orig_ax to ax: with this bit set, ax equals no
- * result.
- */
-#define ROLLED_BACK BIT_ULL(62)
-
 /* Drops what the context holds when its thread ends inside a filter's verdict. */
 static void cleanup_run(struct callback_head *work)
 {
@@ -105,14 +98,11 @@ static long make_filtered(struct tlk_context *context)
 	bool allowed;
 	long result;
 
-	regs->orig_ax |= ROLLED_BACK;
-	regs->ax = -ENOSYS;
+	tlk_verdict_begin(regs);
 	*tlk_mark_of(regs) = (void *)regs - (void *)context;
 	allowed = tlk_secure_computing() == 0;
 	*tlk_mark_of(regs) = TLK_INSIDE;
-	result = regs->ax == regs->orig_ax ? -ENOSYS : regs->ax;
-	regs->orig_ax = (u32)regs->orig_ax;
-	regs->ax = -ENOSYS;
+	result = tlk_verdict_end(regs, allowed);
 	return allowed ? tlk_request_call(regs, context->calls) : result;
 }
 

@@ -15,6 +15,7 @@
 #include <linux/build_bug.h>
 #include <linux/errno.h>
 #include <linux/fdtable.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -24,21 +25,8 @@
 #include "compat/entry.h"
 #include "ring/policy.h"
 
-/*
- * This mark is in the upper half of regs->flags while a thread makes requests: a request that
- * enters the module again finds it there. The processor has no flags in that half. Every entry, the
- * kernel's and the module's own in supervisor mode, stores the flags that the processor had, so
- * user space cannot forge the mark; ptrace and sigreturn change no bit of it. Each thread has one;
- * it lives as long as the system call, is never allocated, and nothing else reads it. While a
- * filter decides, the mark is the distance from the context up to the frame.
- */
+/* The mark of a thread that makes requests and is not inside a filter's verdict; see frame.h. */
 #define TLK_INSIDE 1u
-
-static __always_inline u32 *tlk_mark_of(struct pt_regs *regs)
-{
-	static_assert(sizeof(regs->flags) == 2 * sizeof(u32));
-	return (u32 *)&regs->flags + 1;
-}
 
 /* Watches for the ends of threads: a filter's verdict may end one. Returns 0 or -errno. */
 int tlk_request_init(void);
@@ -72,7 +60,7 @@ struct tlk_context {
 
 /* The entering call's own values of the registers in which requests are made. */
 struct tlk_saved_regs {
-	unsigned long di, si, dx, r10, r8, r9, orig_ax;
+	unsigned long arg0, arg1, arg2, arg3, arg4, arg5, nr;
 };
 
 static __always_inline bool tlk_context_is_nested(void)
@@ -105,13 +93,13 @@ tlk_context_begin(struct tlk_context *context, struct file *file, struct pt_regs
 	context->abandon = abandon;
 	*tlk_mark_of(regs) = TLK_INSIDE;
 	return (struct tlk_saved_regs){
-		.di = regs->di,
-		.si = regs->si,
-		.dx = regs->dx,
-		.r10 = regs->r10,
-		.r8 = regs->r8,
-		.r9 = regs->r9,
-		.orig_ax = regs->orig_ax,
+		.arg0 = regs->TLK_ARG0,
+		.arg1 = regs->TLK_ARG1,
+		.arg2 = regs->TLK_ARG2,
+		.arg3 = regs->TLK_ARG3,
+		.arg4 = regs->TLK_ARG4,
+		.arg5 = regs->TLK_ARG5,
+		.nr = regs->TLK_NR,
 	};
 }
 
@@ -136,13 +124,14 @@ static __always_inline void tlk_context_end(struct tlk_context *context, struct 
 {
 	if (unlikely(context->undo))
 		tlk_context_undo(context);
-	regs->di = saved.di;
-	regs->si = saved.si;
-	regs->dx = saved.dx;
-	regs->r10 = saved.r10;
-	regs->r8 = saved.r8;
-	regs->r9 = saved.r9;
-	regs->orig_ax = saved.orig_ax;
+	regs->TLK_ARG0 = saved.arg0;
+	regs->TLK_ARG1 = saved.arg1;
+	regs->TLK_ARG2 = saved.arg2;
+	regs->TLK_ARG3 = saved.arg3;
+	regs->TLK_ARG4 = saved.arg4;
+	regs->TLK_ARG5 = saved.arg5;
+	regs->TLK_NR = saved.nr;
+	tlk_frame_settle(regs);
 	*tlk_mark_of(regs) = 0;
 	fput(context->file);
 }
@@ -151,20 +140,21 @@ static __always_inline void tlk_context_end(struct tlk_context *context, struct 
 static __always_inline void tlk_request_copy(const struct tl_request *request,
 					     struct pt_regs *regs)
 {
-	regs->orig_ax = READ_ONCE(request->nr);
-	regs->di = READ_ONCE(request->args[0]);
-	regs->si = READ_ONCE(request->args[1]);
-	regs->dx = READ_ONCE(request->args[2]);
-	regs->r10 = READ_ONCE(request->args[3]);
-	regs->r8 = READ_ONCE(request->args[4]);
-	regs->r9 = READ_ONCE(request->args[5]);
+	regs->TLK_NR = READ_ONCE(request->nr);
+	regs->TLK_ARG0 = READ_ONCE(request->args[0]);
+	regs->TLK_ARG1 = READ_ONCE(request->args[1]);
+	regs->TLK_ARG2 = READ_ONCE(request->args[2]);
+	regs->TLK_ARG3 = READ_ONCE(request->args[3]);
+	regs->TLK_ARG4 = READ_ONCE(request->args[4]);
+	regs->TLK_ARG5 = READ_ONCE(request->args[5]);
 }
 
 /* Makes the call whose number and arguments are in the frame, or gets TLK_REFUSED. */
 static __always_inline long tlk_request_call(struct pt_regs *regs,
 					     const struct tlk_dispatch *calls)
 {
-	return tlk_policy_handler(calls, regs->orig_ax)(regs);
+	tlk_frame_settle(regs);
+	return tlk_policy_handler(calls, regs->TLK_NR)(regs);
 }
 
 /* Schedules and releases closed files where that is pending. */

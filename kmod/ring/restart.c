@@ -35,9 +35,9 @@ long tlk_request_settle(struct tlk_context *context, long result)
 	struct pt_regs *regs = current_pt_regs();
 
 	if (tlk_policy_has_refused(regs)) {
-		regs->orig_ax = (u32)regs->orig_ax;
+		regs->TLK_NR = (u32)regs->TLK_NR;
 		context->refused++;
-		return tlk_policy_refusal(regs->orig_ax);
+		return tlk_policy_refusal(regs->TLK_NR);
 	}
 	while (signal_pending(current) && context->ending == TLK_DONE) {
 		switch (result) {

@@ -369,11 +369,11 @@ static long scan_directory(const struct pt_regs *regs)
 {
 	struct scan scan = {
 		.context.actor = collect,
-		.fd = regs->di,
-		.to = (char __user *)regs->si,
-		.left = min_t(size_t, regs->dx, INT_MAX),
-		.mask = regs->r10,
-		.flags = regs->r8,
+		.fd = regs->TLK_ARG0,
+		.to = (char __user *)regs->TLK_ARG1,
+		.left = min_t(size_t, regs->TLK_ARG2, INT_MAX),
+		.mask = regs->TLK_ARG3,
+		.flags = regs->TLK_ARG4,
 	};
 	char __user *to = scan.to;
 	struct name *names;
@@ -405,7 +405,7 @@ out:
 
 static long call_beyond(const struct pt_regs *regs)
 {
-	return regs->orig_ax == TL_NR_SCANDIR ? scan_directory(regs) : tlk_policy_refuse(regs);
+	return regs->TLK_NR == TL_NR_SCANDIR ? scan_directory(regs) : tlk_policy_refuse(regs);
 }
 
 /* Set when the module is loaded, and then what it came to. */

@@ -163,7 +163,7 @@ static __always_inline bool make_request(struct worker *worker, struct pt_regs *
 	long result;
 
 	tlk_request_copy(&worker->ring->requests[worker->slot], regs);
-	if (unlikely(regs->orig_ax == TL_NR_PROGRAM))
+	if (unlikely(regs->TLK_NR == TL_NR_PROGRAM))
 		return make_program(worker, regs);
 	result = make_call(context, regs);
 	if (unlikely(!is_made(context)))

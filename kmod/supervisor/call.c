@@ -17,6 +17,7 @@
 #include "compat/features.h"
 #include "compat/symbols.h"
 #include "compat/task.h"
+#include "compat/x86/leave.h"
 #include "limits.h"
 #include "ring/policy.h"
 #include "supervisor/call.h"

@@ -7,7 +7,8 @@
 #define TLK_SUPERVISOR_H
 
 #include <linux/trapless.h>
-#include <asm/syscall.h>
+
+#include "compat/frame.h"
 
 /*
  * Sets supervisor mode up if it was asked for and no check refuses it; otherwise the module works

@@ -44,6 +44,7 @@ typedef __u64 u64;
 #define EINVAL 22
 #define EPERM 1
 #define EDEADLK 35
+#define EOPNOTSUPP 95
 #define ENOSYS 38
 #define ERESTARTSYS 512
 #define ENOIOCTLCMD 515

@@ -244,8 +244,6 @@ def _check_arch(config: LabConfig) -> None:
             f"--host-root runs this machine's programs, and {arch.name} cannot: leave it out",
             status=2,
         )
-    if config.module_parameters and arch != AMD64:
-        raise TraplessError(f"the module does not run on {arch.name} yet: no parameters", status=2)
     if config.debug and arch != AMD64:
         raise TraplessError(f"--debug has no kernel for {arch.name}", status=2)
     if config.supervisor is not None and arch.supervisor:
@@ -278,7 +276,7 @@ def _plan(
     config: LabConfig, argv: Sequence[str], kernel: Kernel, progress: Progress
 ) -> guest_tree.GuestPlan:
     own_module = None
-    if config.module and config.arch == AMD64:
+    if config.module:
         from trapless.stock import kbuild
 
         own_module = kbuild.module_for(kernel, progress)

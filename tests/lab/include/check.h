@@ -94,6 +94,11 @@ static inline void *shared_memory(size_t bytes)
 }
 
 #ifdef __x86_64__
+static inline void spin_hint(void)
+{
+	__builtin_ia32_pause();
+}
+
 static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, long a5)
 {
 	register long r10 __asm__("r10") = a3;
@@ -108,6 +113,11 @@ static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, lo
 	return result;
 }
 #else
+static inline void spin_hint(void)
+{
+	__asm__ volatile("yield");
+}
+
 static inline long sys6(long nr, long a0, long a1, long a2, long a3, long a4, long a5)
 {
 	register long x8 __asm__("x8") = nr;

@@ -14,11 +14,16 @@
 
 #include "check.h"
 
+#ifdef __x86_64__
+#define FILTER_ARCH AUDIT_ARCH_X86_64
+#else
+#define FILTER_ARCH AUDIT_ARCH_AARCH64
+#endif
 #define FILTER_ANY_ARGUMENT UINT32_MAX
 
 /*
  * Call nr with first argument arg0 (FILTER_ANY_ARGUMENT: with any) gets `action`, all else is
- * allowed; a call that is not of the x86-64 table kills the process. Returns what seccomp()
+ * allowed; a call of another table, such as a 32-bit one, kills the process. Returns what seccomp()
  * does: a listener with SECCOMP_FILTER_FLAG_NEW_LISTENER.
  */
 static inline int filter_install(long nr, uint32_t arg0, uint32_t action, unsigned int flags)
@@ -26,7 +31,7 @@ static inline int filter_install(long nr, uint32_t arg0, uint32_t action, unsign
 	uint32_t mask = arg0 == FILTER_ANY_ARGUMENT ? 0 : UINT32_MAX;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 4),

@@ -174,7 +174,7 @@ static void on_trap(int signal, siginfo_t *info, void *context)
 	(void)context;
 	traps++;
 	CHECK_EQ(info->si_syscall, SYS_umask);
-	CHECK_EQ(info->si_arch, AUDIT_ARCH_X86_64);
+	CHECK_EQ(info->si_arch, FILTER_ARCH);
 	CHECK_EQ(kept->results[kept->turn], UNTOUCHED);
 	if (!by_worker)
 		CHECK_EQ(program->at, 2);

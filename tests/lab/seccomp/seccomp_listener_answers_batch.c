@@ -20,7 +20,7 @@ static void *supervise(void *arg)
 		memset(&call, 0, sizeof(call));
 		MUST(ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &call));
 		CHECK_EQ(call.data.nr, SYS_getpgid);
-		CHECK_EQ(call.data.arch, AUDIT_ARCH_X86_64);
+		CHECK_EQ(call.data.arch, FILTER_ARCH);
 		memset(&answer, 0, sizeof(answer));
 		answer.id = call.id;
 		if (call.data.args[0] == 1)

@@ -32,7 +32,7 @@ int main(void)
 	CHECK_EQ(ring_batch(&ring, 0, 4), 2);
 	CHECK_EQ(traps, 1);
 	CHECK_EQ(trapped_nr, SYS_getuid);
-	CHECK_EQ(trapped_arch, (int)AUDIT_ARCH_X86_64);
+	CHECK_EQ(trapped_arch, (int)FILTER_ARCH);
 	CHECK_EQ(trapped_code, 1);	/* SYS_SECCOMP */
 	CHECK_DONE(&ring, 0, getpid());
 	CHECK_DONE(&ring, 1, -ENOSYS);

@@ -39,7 +39,7 @@ int main(void)
 	CHECK(WIFSTOPPED(status));
 	MUST(ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD));
 	for (;;) {
-		struct user_regs_struct regs;
+		struct __ptrace_syscall_info call;
 
 		MUST(ptrace(PTRACE_SYSCALL, pid, NULL, NULL));
 		CHECK_EQ(waitpid(pid, &status, 0), pid);
@@ -50,9 +50,9 @@ int main(void)
 		CHECK_EQ(WSTOPSIG(status), SIGTRAP | 0x80);
 		if (stops++ % 2)
 			continue;	/* the exit of a call */
-		MUST(ptrace(PTRACE_GETREGS, pid, NULL, &regs));
-		seen_calls += regs.orig_rax == SYS_getppid;
-		seen_batches += regs.orig_rax == SYS_lseek;
+		MUST(ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(call), &call));
+		seen_calls += call.entry.nr == SYS_getppid;
+		seen_batches += call.entry.nr == SYS_lseek;
 	}
 	MUST(ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	CHECK_EXITED(child_wait(pid), 0);

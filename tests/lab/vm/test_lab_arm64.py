@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab runs a kernel of another processor: its tools, a program built for it, and all unit tests
-of the library that qemu-user cannot run (test_arm64.py).
+"""The lab runs a kernel of another processor: its tools, a program built for it, the unit tests of
+the library that qemu-user cannot run (test_arm64.py), and the module's own programs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -33,6 +34,14 @@ pytestmark = [
     ),
 ]
 
+SAMPLE = (
+    *("batch_keeps_order", "batch_passes_six_arguments", "batch_wraps_around_ring"),
+    *("bad_pointers_are_efault", "batch_inside_batch_is_edeadlk", "traced_thread_is_busy"),
+    *("seccomp_errno_holds_in_batch", "seccomp_trap_stops_batch", "seccomp_holds_in_programs"),
+    *("signal_between_calls_stops_batch", "workers_serve_in_parallel"),
+)
+"""What also runs where the whole set would take too long."""
+
 SCRIPT = """
 uname -m
 /first
@@ -45,20 +54,44 @@ def config(**more: object) -> lab.LabConfig:
     return lab.LabConfig(arch=ARM64, kernel=KERNEL, **more)  # type: ignore[arg-type]
 
 
+def make(*targets: str) -> None:
+    argv = ["make", "-s", "BUILD=build/arm64", f"CC={COMPILER}", f"AR={ARM64.triplet}-ar"]
+    subprocess.run([*argv, *targets], cwd=ROOT, check=True, timeout=1800)
+
+
 def test_a_guest_of_another_processor_runs_the_library():
     targets = ["build/arm64/examples/first"]
     targets += [f"build/arm64/tests/unit/lib_{name}" for name in PROGRAMS]
-    make = ["make", "-s", "BUILD=build/arm64", f"CC={COMPILER}", f"AR={ARM64.triplet}-ar"]
-    subprocess.run([*make, *targets], cwd=ROOT, check=True, timeout=1800)
+    make(*targets)
     files = tuple((ROOT / path, f"/{os.path.basename(path)}") for path in targets)
     result = lab.run(config(files=files), ["sh", "-c", SCRIPT])
     assert result.status == 3, result.stderr
     said = result.stdout.decode().splitlines()
-    assert said[0] == "aarch64" and said[1].startswith("3 calls, ")
+    assert said[:2] == ["aarch64", "3 calls, one crossing"]
     assert said[-1] == "close -1: -9", "unit tests failed"
     assert len(said) == 5
     assert result.release.endswith("-arm64") and result.accelerator == "tcg"
     assert not lab.splats(result.kernel_log)
+
+
+@pytest.mark.parametrize(
+    "names", [SAMPLE, pytest.param((), marks=pytest.mark.nightly)], ids=["sample", "all"]
+)
+def test_the_module_keeps_its_promises(names: tuple[str, ...]):
+    make("build/arm64/tests/lab/labtests")
+    listed = (BUILT / "tests/lab/tests.inc").read_text().split()
+    known = [word.removeprefix("TEST(").removesuffix(")") for word in listed]
+    assert set(names) <= set(known)
+    argv = [f"{name}={LIMIT_S}" for name in names or known]
+    program = str(BUILT / "tests/lab/labtests")
+    result = lab.run(config(timeout_s=4 * LIMIT_S), [program, "--each", *argv])
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    ended = {row["test"]: row for row in rows if "test" in row}
+    assert list(ended) == list(names or known)
+    for name, row in ended.items():
+        assert (row["end"], row["in_use"]) == ("exit", 0), name
+        assert row["code"] in (0, 77), f"{name}: {row['output']}"
+        assert not lab.splats(row["kernel"]), name
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ static void race(struct random *random)
 		worker_start(&workers[i], &ring);
 	CHECK_EQ(ring_notify(&ring, ENTRIES), ENTRIES);
 	for (uint32_t spins = random_below(random, 2000); spins; spins--)
-		__builtin_ia32_pause();
+		spin_hint();
 	CHECK_EQ(ring_ioctl(&ring, TL_IOC_EXIT), 0);
 	for (int i = 0; i < WORKERS; i++) {
 		worker_join(&workers[i]);

@@ -18,7 +18,7 @@ static uint64_t wakeups_of_round(struct ring *ring)
 		ring_queue(ring, 0, SYS_getpid);
 		CHECK_EQ(ring_notify(ring, 1), 1);
 		while (ring_state(ring, 0) != TL_DONE)
-			__builtin_ia32_pause();
+			spin_hint();
 	}
 	return ring_stats(ring).wakeups - before;
 }
