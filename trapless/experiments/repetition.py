@@ -2,7 +2,8 @@
 """Metrics of counts that were repeated: the figure is the least of them, the spread the range
 above.
 
-All functions are pure functions of numbers. fit.py has ratios and fits.
+All functions are pure functions of numbers. fit.py has ratios and fits. How often an experiment
+repeats is in its spec.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
-from trapless.experiments import decisions, experiment
+from trapless.experiments import experiment, open_claims
 from trapless.experiments.collection import BOOTS, Row
 from trapless.experiments.raw_files import META_FILE, RAW_FILE, is_saved
 from trapless.report import html, plot, text_report
@@ -73,7 +73,7 @@ def read(directory: Path, progress: Progress) -> Report:
         directory,
         tuple(sections),
         tuple(unfinished),
-        decisions.decided(directory),
+        open_claims.decided(directory),
         estimate_file.load(directory / estimate_file.NAME),
     )
 

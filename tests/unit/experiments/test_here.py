@@ -20,7 +20,7 @@ from tests.notes import Notes
 from trapless import module
 from trapless.base.console import Silent, TraplessError
 from trapless.cli import cli
-from trapless.experiments import decisions, evaluate, experiment, fit, timed_rows
+from trapless.experiments import evaluate, experiment, fit, open_claims, timed_rows
 from trapless.experiments.collection import Collection, Extent, LeftOutError, make_meta
 from trapless.experiments.here import consent, kernel_log, own_machine, own_run, place, root
 from trapless.report.document import Report, Section
@@ -253,14 +253,14 @@ def test_a_claim_that_the_lab_leaves_open_is_decided_by_a_machine_with_clocks(pl
     lab = tmp_path / "results" / "6.1"
     result = saved(lab, "tcg", None, "an emulator")
     saved(tmp_path / place, "none", True, "Ryzen 7")
-    decided = decisions.decided(lab)
+    decided = open_claims.decided(lab)
     section = Section("mode-switch", "", "", (), result, (), (), {})
     (claim,) = Report(lab, (section,), (), decided).claims
     assert claim.holds is True
     assert claim.ours == "some clocks, on Ryzen 7"
     assert section.result.claims[0].holds is None
     saved(tmp_path / "results" / "6.1" / "Xeon", "none", False, "Xeon")
-    open_again = decisions.decided(lab)["dms-saving"]
+    open_again = open_claims.decided(lab)["dms-saving"]
     assert open_again.holds is None
     assert "on Ryzen 7" in open_again.ours
     assert "on Xeon" in open_again.ours
@@ -273,7 +273,7 @@ def test_results_of_vms_and_damaged_ones_decide_nothing(tmp_path):
     damaged = tmp_path / "results" / "damaged" / "mode-switch"
     damaged.mkdir(parents=True)
     (damaged / "result.json").write_text("{")
-    assert decisions.decided(lab) == {}
+    assert open_claims.decided(lab) == {}
 
 
 def test_what_cannot_run_here_is_left_out_and_has_not_failed(tmp_path):

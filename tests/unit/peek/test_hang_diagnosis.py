@@ -19,7 +19,7 @@ from trapless.peek.diagnosis import text
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health import printk_ring
-from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Look, Processor, Verdict
 from trapless.peek.kernel.health.printk_ring import Log
 from trapless.peek.kernel.health.single_look import merged
 from trapless.peek.kernel.health.thread_states import Clocks

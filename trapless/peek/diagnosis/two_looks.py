@@ -17,7 +17,7 @@ from pathlib import Path
 from trapless.peek import limits
 from trapless.peek.emulator import Emulator
 from trapless.peek.kernel.health.guest_cpus import without_ticks
-from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Look, Verdict
 from trapless.peek.kernel.kernel_stacks import CpuRegisters
 from trapless.peek.kernel.target import function_of
 from trapless.peek.sampling.boots import clock

@@ -24,7 +24,7 @@ from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
-from trapless.peek.kernel.health.hang_verdicts import Cause, Look, Processor, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Look, Processor, Verdict
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.image import KernelImage

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from trapless import __version__
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.health.hang_verdicts import Cause
+from trapless.peek.kernel.health.hang_causes import Cause
 from trapless.peek.sampling.sample_rows import Flag
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.observed_vm import ObservedVm, State

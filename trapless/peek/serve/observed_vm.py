@@ -17,7 +17,7 @@ from typing import Protocol
 
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.serve.kernel_history import KernelHistory
 from trapless.peek.serve.opener import Found, Opener

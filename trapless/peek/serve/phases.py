@@ -25,7 +25,7 @@ from trapless.peek import limits
 from trapless.peek.diagnosis.two_looks import stuck_verdict
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.hang_verdicts import Verdict
+from trapless.peek.kernel.health.hang_causes import Verdict
 from trapless.peek.sampling.boots import Boots, successor
 from trapless.peek.sampling.code_names import CODE, Names
 from trapless.peek.sampling.record import source_of

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Files and batches for asyncio. It is a module of its own because asyncio takes long to import.
 
-It owns the thread in which a flush waits, and async_files.py owns the files. The extension owns the
-calls and their memory.
+It owns batches, and the thread in which a flush of one waits. async_files.py owns the files and
+their way back to the loop. The extension owns the calls and their memory.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trapless.peek import limits
 from trapless.peek.kernel.health.devices import Disk
 from trapless.peek.kernel.health.guest_cpus import named
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.thread_states import SLEEPS, Clocks, Thread, Threads
 from trapless.peek.kernel.health.waits import FREEZE, LOCK, PAGE, SERVED_PAGE, WORK, Waits
 from trapless.peek.kernel.health.work_queues import WorkQueues

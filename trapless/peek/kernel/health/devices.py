@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health.guest_cpus import named
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import WORD, Structures
 from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Thread, Threads

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from trapless.peek.kernel.health.guest_cpus import named
-from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import Clocks, Threads
 

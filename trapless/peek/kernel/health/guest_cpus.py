@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Processor, Verdict
+from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Processor, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import NS, REAL_TIME, Clocks, Thread, Threads
 

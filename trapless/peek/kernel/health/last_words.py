@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trapless.peek import limits
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import Clocks
 

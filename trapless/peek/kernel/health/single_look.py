@@ -21,7 +21,7 @@ from trapless.peek.kernel.health import (
 )
 from trapless.peek.kernel.health.blocked import Blocked, Setting
 from trapless.peek.kernel.health.guest_cpus import Processors, stalled_grace_period
-from trapless.peek.kernel.health.hang_verdicts import ROOT, Cause, Look, Verdict
+from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Look, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.hang_verdicts import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import Clocks, Thread, Threads
 from trapless.peek.limits import LimitError

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Declares what a diagnosis says: its verdicts, their causes in order, and what it cannot know.
 
+single_look.py and what it asks judge; two_looks.py judges where a machine lives.
+
 Owns the fixed set of causes, which scripts and metrics rest on. A cause that explains others comes
 first: an interrupt that is off for long stops timers, grace periods and work as well.
 """
