@@ -36,6 +36,7 @@ PAIRS = {
     "channel": "the launcher's and the guest's end of one channel",
     "enter": "kmod/ring and lib are the two ends of an entry",
     "entry": "the first instructions: of a call, of supervisor mode, of the boot loader",
+    "frame": "the register frame, on each processor; the header above chooses",
     "event": "an event of a probe, and one of the scheduler",
     "files": "the library's engine for files, and what Python does with files everywhere",
     "hierarchy": "the experiment memory-hierarchy has a kernel module of this name",
