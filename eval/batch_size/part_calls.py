@@ -206,7 +206,8 @@ def claims_of(
             ours = f"{from_n(by_count)} (counted), {from_n(by_clock)} (measured ratio)"
             eq = equations["getpid", mechanism]
             note, why = about_int() if claim_id == "wsc-int" else about_sysenter(eq)
-            yield claims.judge(claim_id, ours, {"N": by_count}, note, why=why)
+            against = claim_id == "wsc-int"  # a count understates what a batch saves of this trap
+            yield claims.judge(claim_id, ours, {"N": by_count}, note, why=why, biased=against)
     yield claim_fast_trap(counted, measured, clock, emulated)
     yield claim_equation(equations, measured, clock)
 

@@ -198,7 +198,7 @@ def claim_array(counted: Mapping[Key, Samples]) -> Claim:
         f"{BY_LSEEK} A count takes a trap for one instruction, and the zeroing of memory for one a "
         "byte."
     )
-    return claims.judge("array-break-even", ours, {"n": n}, note)
+    return claims.judge("array-break-even", ours, {"n": n}, note, biased=True)
 
 
 def claim_array_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> Claim:

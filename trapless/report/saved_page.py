@@ -18,6 +18,8 @@ from pathlib import Path
 from trapless.report import summary, tables
 from trapless.report.document import Report, Section
 from trapless.report.figures import Table
+from trapless.results.claims import published
+from trapless.results.result_file import Claim
 
 NAME = "README.md"
 DIGEST_CHARS = 16
@@ -78,7 +80,8 @@ def _claims(report: Report) -> Iterator[str]:
     for paper, found in summary.by_paper(report):
         columns: tuple[str, ...] = ("claim", "verdict", "published", "here", "why")
         rows: list[tuple[str, ...]] = [
-            (claim.id, claim.verdict, claim.published, claim.ours, claim.note) for claim in found
+            (_stated(claim), claim.verdict, claim.published, claim.ours, claim.note)
+            for claim in found
         ]
         estimated = [report.estimated.get(claim.id) for claim in found]
         if any(estimated):
@@ -88,6 +91,15 @@ def _claims(report: Report) -> Iterator[str]:
                 for row, one in zip(rows, estimated, strict=True)
             ]
         yield from _tables([Table("claims", paper, columns, tuple(rows))])
+
+
+def _stated(claim: Claim) -> str:
+    """A claim's id, what it says, and the bounds by which it is judged."""
+    known = published().get(claim.id)
+    if known is None:
+        return claim.id
+    bounds = " and ".join(f"{value} {bound}" for value, bound in known.holds.items())
+    return f"{claim.id}: {known.claim}" + (f". It holds if {bounds}" if bounds else "")
 
 
 def _section(section: Section, folder: Path, root: Path) -> Iterator[str]:

@@ -224,7 +224,7 @@ def time(report: Report) -> Table | None:
         rows.append((
             call.title, f"{plain:,.0f}", f"{call.batch.ns:,.0f}", f"{saved / plain:.0%}",
             f"{beside.ns:,.0f}{mark}" if beside else ABSENT,
-            f"{plain - most:,.0f} to {plain - least:,.0f}",
+            f"{plain - call.crossings * most:,.0f} to {plain - call.crossings * least:,.0f}",
         ))  # fmt: skip
     shown = "".join(cell for row in rows for cell in row)
     return Table(

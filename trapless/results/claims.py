@@ -87,10 +87,12 @@ def judge(
     note: str = "",
     *,
     why: str | Mapping[str, str] = "",
+    biased: bool = False,
 ) -> Claim:
     """The claim with the verdict that its values make. `note` is added to any verdict; `why` only
     if the claim does not hold, and may have a text for each value that fails. A claim is open where
-    the ends of a range are judged differently."""
+    the ends of a range are judged differently. It is also open where it does not hold by values
+    that are `biased` against it: such values can confirm a claim and never refute it."""
     bounds = _claim(claim_id).holds
     if not bounds or values.keys() != bounds.keys():
         raise ValueError(f"{claim_id} is judged by {sorted(bounds)}, not by {sorted(values)}")
@@ -102,7 +104,7 @@ def judge(
     }
     failing = [name for name in bounds if False in verdicts[name]]
     never = any(verdicts[name] == {False} for name in failing)
-    holds = False if never else None if failing else True
+    holds = None if failing and (biased or not never) else not failing
     if not isinstance(why, str):
         why = "; ".join(why[name] for name in failing)
     return _made(claim_id, ours, holds, " ".join(filter(None, (note, "" if holds else why))))

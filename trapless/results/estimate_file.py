@@ -44,6 +44,8 @@ class Call:
     plain: Range
     batch: Range
     saved: Mapping[int, Range]
+    crossings: int = 1
+    """Of the call alone: a pair of calls crosses twice."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def load(path: Path) -> Saved | None:
                     plain=_range(call["plain"]),
                     batch=_range(call["batch"][f"n{AT}"]),
                     saved=_by_n(call["saved"]),
+                    crossings=int(call.get("crossings", 1)),
                 )
                 for name, call in data["calls"].items()
             },
