@@ -3,7 +3,7 @@
  * The C interface of libtrapless. It declares the library's functions; the interface to the module
  * is linux/trapless.h.
  *
- * Four families make system calls without a trap for each call:
+ * These families make system calls without a trap for each call:
  *   tl_batch_*   wrapped calls: a program queues N calls and enters the kernel once
  *                (wrapped-system-call, Fig. 1 and 4)
  *   tl_sched_*   fine-grained threads, which issue wrapped calls and name their continuations
@@ -26,7 +26,9 @@
  * tl_*_backend() reports it.
  *
  * A slot may be the error that the adding function returned instead of one: functions that take a
- * slot then return that error, and change nothing.
+ * slot then return that error, and change nothing. A call that takes such a slot's result by
+ * TL_RESULT() has -EINVAL. A slot that is passed without TL_RESULT() is a plain number: slot 0,
+ * given to read() or close() as a descriptor, is standard input.
  *
  * Concurrency: one thread at a time may use an object, except where a function says otherwise. A
  * signal handler may call tl_sched_stop() and the functions of supervisor mode, and no others. An

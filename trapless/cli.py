@@ -112,7 +112,9 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     is_flag=True,
     help="Let the clock count instructions; one CPU. Counts repeat, but not with --host-root.",
 )
-@click.option("--host-root", is_flag=True, help="Run on this machine's files, read-only.")
+@click.option(
+    "--host-root", is_flag=True, help="Run on this machine's files; what it writes is gone with it."
+)
 @click.option("--debug", is_flag=True, help="Use a KASAN and lockdep kernel, built once (minutes).")
 @click.option("--no-module", is_flag=True, help="Do not load the Trapless module.")
 @click.option(
