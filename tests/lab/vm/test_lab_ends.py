@@ -216,7 +216,7 @@ from trapless.stock import kbuild, kernels
 from trapless.vm import lab
 from trapless.base.console import Silent
 kernel = kernels.resolve(kernels.SUPPORTED[0].name, Silent())
-kernels.resolve = lambda name, progress: kernel
+kernels.resolve = lambda *_: kernel
 os.environ["TRAPLESS_CACHE"] = sys.argv[1]
 lab.run(lab.LabConfig(module=False, memory="128M"), ["true"])  # imports all there is to import
 if os.getuid() == 0:

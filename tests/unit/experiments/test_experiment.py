@@ -256,7 +256,7 @@ def offline(monkeypatch):
     """evaluate.run() without building, VMs and drawing: collecting copies the saved data."""
     written = []
     monkeypatch.setattr(built_programs, "build", lambda progress: None)
-    monkeypatch.setattr(kernels, "resolve", lambda name, progress: None)
+    monkeypatch.setattr(kernels, "resolve", lambda *_: None)
     monkeypatch.setattr(
         "trapless.experiments.report_files.write",
         lambda out, progress, page: written.append(out),
