@@ -305,8 +305,9 @@ int tl_psc_set_data(struct tl_psc *psc, unsigned int slot, uint64_t user_data);
 int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion);
 /*
  * Returns a descriptor for poll(2), epoll(7), io_uring(7) and event loops, always the same one. It
- * is readable when tl_psc_next() has returned 0 before and may now return 1. When it is, call
- * tl_psc_next() until it returns 0. The descriptor is closed by tl_psc_destroy().
+ * is readable when tl_psc_next() has returned 0 before and may now return 1, and when the slot of a
+ * canceled request is free again. When it is, call tl_psc_next() until it returns 0. The descriptor
+ * is closed by tl_psc_destroy().
  */
 int tl_psc_fd(struct tl_psc *psc);
 /*

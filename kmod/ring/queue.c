@@ -197,6 +197,9 @@ void tlk_queue_drop(struct tlk_ring *ring, u32 slot)
 		cmpxchg(&ring->requests[array_index_nospec(slot, ring->mask + 1)].state,
 			TL_CANCELED, TL_FREE);
 	tlk_queue_finish(ring->queue);
+	/* A requester that had no slot polls until there is one. */
+	if (ring->completions && READ_ONCE(ring->completions->armed))
+		tlk_queue_signal(ring);
 }
 
 /* Puts a slot into the queue of completions. */

@@ -90,7 +90,14 @@ static bool push(struct tl_files *files, struct tl_files_op *op)
 
 void tl_op_add(struct tl_files *files, struct tl_files_op *op)
 {
-	if (files->queued.first || !push(files, op))
+	bool opened = op->fd >= 0;
+
+	if ((opened || !files->queued.first) && push(files, op))
+		return;
+	/* Those with an open descriptor go first, so that no more are open than there are slots. */
+	if (opened)
+		tl_op_prepend(&files->queued, op, OP_QUEUED);
+	else
 		tl_op_append(&files->queued, op, OP_QUEUED);
 }
 
@@ -115,7 +122,7 @@ int tl_files_submit(struct tl_files *files)
 		struct tl_files_op *op = tl_op_detach(&files->queued, files->queued.first);
 
 		if (!push(files, op)) {
-			tl_op_append(&files->queued, op, OP_QUEUED);
+			tl_op_prepend(&files->queued, op, OP_QUEUED);
 			break;
 		}
 	}

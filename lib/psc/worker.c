@@ -208,6 +208,8 @@ static void serve(struct tl_psc *psc, uint32_t slot)
 		if (state == TL_CANCELED) {
 			__atomic_store_n(&request->state, TL_FREE, __ATOMIC_RELEASE);
 			finish(psc);
+			/* A requester that had no slot polls until there is one. */
+			tl_psc_pool_signal(psc);
 		}
 		return;
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The queue of completions by the raw interface: a place for each request that completes, none for
- * one that was canceled. The ring's descriptor is readable when a request has completed since the
- * requester has looked, when the ring is shut down, and when a program says so; other rings are
- * refused, a wait ends in time, and a requester that breaks every rule harms nobody.
+ * one that was canceled. The ring's descriptor is readable when a request has completed or a
+ * canceled one was dropped since the requester has looked, when the ring is shut down, and when a
+ * program says so; other rings are refused, a wait ends in time, and a requester that breaks every
+ * rule harms nobody.
  */
 #include <poll.h>
 
@@ -133,6 +134,14 @@ int main(void)
 	CHECK_EQ(ring_stats(&ring).executed, 3);
 	wait_asleep(worker.tid);
 	CHECK_EQ(completions->armed, 0);
+	CHECK(is_readable(&ring));
+
+	ring_queue(&ring, 4, SYS_getppid);
+	__atomic_store_n(&ring.requests[4].state, TL_CANCELED, __ATOMIC_SEQ_CST);
+	arm(completions);
+	CHECK_EQ(ring_wait(&ring, 1, 0), 0);
+	wait_asleep(worker.tid);
+	CHECK_EQ(slots[3], 0);
 	CHECK(is_readable(&ring));
 
 	/* Nobody takes the completions, and all of it is overwritten. */

@@ -452,10 +452,12 @@ static void a_child_has_no_engine(struct tl_files *files)
 
 int main(void)
 {
+	static const struct rlimit few = { 400, 400 };	/* far fewer than operations */
 	unsigned int descriptors = open_descriptors();
 	struct tl_files *files = files_new();
 
 	alarm(300);
+	MUST(setrlimit(RLIMIT_NOFILE, &few));
 	CHECK(mkdtemp(folder));
 	every_size_is_written_and_read(files, 0);
 	every_size_is_written_and_read(files, TL_FILES_SYNC | TL_FILES_REPLACE);

@@ -18,6 +18,7 @@
 #define OPERATIONS 600		/* more than the ring has slots */
 #define TARGET_BYTES 512u
 #define IDLE 0xa5		/* what memory without an operation is filled with */
+#define SILENCE_MS 10000
 #define LARGE (3 * TL_FILES_ROOM)
 
 enum kind {
@@ -121,13 +122,18 @@ static unsigned int take(struct tl_files *files)
 	return n;
 }
 
+static void await_one(struct tl_files *files)
+{
+	struct pollfd ready = { .fd = tl_files_fd(files), .events = POLLIN };
+
+	CHECK_EQ(poll(&ready, 1, SILENCE_MS), 1);
+}
+
 static void await_all(struct tl_files *files)
 {
 	while (tl_files_pending(files)) {
-		struct pollfd ready = { .fd = tl_files_fd(files), .events = POLLIN };
-
 		if (!take(files))
-			MUST(poll(&ready, 1, -1));
+			await_one(files);
 	}
 }
 
@@ -198,6 +204,22 @@ static void run_round(void)
 		MUST(write(pipes[1], source, 1));
 }
 
+/* All slots of the ring are those of canceled operations, and the last operation has none. */
+static void an_operation_behind_canceled_ones_is_made(void)
+{
+	struct tl_files *files = NULL;
+
+	CHECK_EQ(tl_files_create(&files, 1, LIB_FLAGS), 0);
+	for (unsigned int i = 0; i < OPERATIONS; i++)
+		add(files, i);
+	for (unsigned int i = 0; i < OPERATIONS - 1; i++)
+		tl_files_cancel(files, operations[i].op);
+	CHECK_EQ(take(files), OPERATIONS - 1);
+	await_one(files);
+	await_all(files);
+	CHECK_EQ(tl_files_destroy(files), 0);
+}
+
 /* Waits until the threads of a round are gone, and looks at what they have left. */
 static void check_end(void)
 {
@@ -249,6 +271,8 @@ int main(void)
 	MUST(pipe2(pipes, O_CLOEXEC));
 	for (unsigned int i = 0; i < OPERATIONS; i++)
 		memset(operations[i].target, IDLE, TARGET_BYTES);
+	an_operation_behind_canceled_ones_is_made();
+	check_end();
 	srandom((unsigned int)(seconds ? end : 1));
 	for (unsigned int round = 0; round < ROUNDS || time(NULL) < end; round++) {
 		run_round();

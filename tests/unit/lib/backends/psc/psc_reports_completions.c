@@ -209,6 +209,35 @@ static void cancel_races_with_workers(void)
 	tl_psc_destroy(psc);
 }
 
+/*
+ * All slots are those of canceled requests, and none has a completion: who polls for a slot is told
+ * when a worker has come to them.
+ */
+static void descriptor_tells_of_free_slots(void)
+{
+	struct tl_psc *psc = psc_of(1);
+	struct tl_psc_completion completion;
+	int fd = tl_psc_fd(psc), slot;
+
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		for (unsigned int i = 0; i < ENTRIES; i++) {
+			slot = add(psc, i);
+			CHECK(slot >= 0);
+			CHECK_EQ(tl_psc_cancel(psc, (unsigned int)slot), 1);
+		}
+		CHECK_EQ(add(psc, 0), -EAGAIN);
+		CHECK_EQ(tl_psc_next(psc, &completion), 0);
+		CHECK_EQ(tl_psc_notify(psc), ENTRIES);
+		while ((slot = add(psc, 1)) == -EAGAIN) {
+			CHECK(is_readable(fd, SILENCE_MS));
+			CHECK_EQ(tl_psc_next(psc, &completion), 0);
+		}
+		CHECK_EQ(tl_psc_wait(psc, 0), 0);
+		CHECK_EQ(tl_psc_next(psc, &completion), 1);
+	}
+	tl_psc_destroy(psc);
+}
+
 int main(void)
 {
 	struct tl_psc_completion completion;
@@ -222,5 +251,6 @@ int main(void)
 	waits_end_in_time();
 	canceled_requests_are_never_made();
 	cancel_races_with_workers();
+	descriptor_tells_of_free_slots();
 	return 0;
 }
