@@ -33,7 +33,7 @@ from trapless.vm.splats import splats
 
 pytestmark = [
     pytest.mark.tool,
-    pytest.mark.long,
+    pytest.mark.nightly,
     pytest.mark.timeout(2 * LIMIT_S),
     pytest.mark.skipif(bool(linked_guests.missing()), reason=f"no {linked_guests.missing()} here"),
 ]
