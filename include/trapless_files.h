@@ -69,9 +69,9 @@ int tl_files_next(struct tl_files *files, struct tl_files_result *result);
 void tl_files_release(struct tl_files *files, struct tl_files_op *op);
 /*
  * Cancels an operation. If nothing of it was made, it completes with -ECANCELED. If it has begun,
- * the call that is under way is made to its end, and then descriptors are closed and a temporary
- * file is removed. An operation that has only this left to do keeps its result, and so does one
- * call of close(2).
+ * the request that is under way is made to its end, with all its calls, and the operation keeps its
+ * result if that was the last one. Otherwise descriptors are closed then, a temporary file is
+ * removed, and it completes with -ECANCELED. One call of close(2) is always made.
  */
 void tl_files_cancel(struct tl_files *files, struct tl_files_op *op);
 /* Returns the number of operations that were added and that tl_files_next() has not returned. */
@@ -113,9 +113,11 @@ int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, u
 #define TL_FILES_SYNC (1u << 0)		/* fsync(2) before the file is closed */
 /*
  * The bytes go to a new file beside `path`, which then takes its place (rename(2)): another process
- * sees the old content or the new one, and after an error the old one.
+ * sees the old content or the new one, and after an error the old one. The new file has `mode`, not
+ * the permissions or the owner of the old one; a link is replaced and not followed.
  */
 #define TL_FILES_REPLACE (1u << 1)
+#define TL_FILES_MODE (1u << 2)		/* the file gets `mode` whatever the umask: fchmod(2) */
 
 /*
  * Opens a file with O_WRONLY, O_CLOEXEC and `open_flags`, writes `bytes` bytes and closes it. The

@@ -11,7 +11,7 @@
 
 #include <trapless_files.h>
 
-#define OP_REQUESTS 7u
+#define OP_REQUESTS 8u
 #define OP_NAME_BYTES 200u	/* of strings that need no allocation */
 #define OP_PROBE_BYTES 4096u	/* behind the room, for what is read to see the file's end */
 

@@ -167,6 +167,7 @@ void tl_sequence_read(struct tl_files_op *op)
 /* Steps of a write. Those that an operation does not want are steps that do nothing. */
 enum write_step {
 	W_OPEN,
+	W_MODE,		/* its error is no error: there are file systems without modes */
 	W_WRITE,
 	W_SHORT,	/* leads to the end, and leaves the file open */
 	W_SYNC,
@@ -188,6 +189,7 @@ static void fill_in_write(struct tl_files_op *op)
 	uint32_t of_open = op->fd < 0 ? TL_RESULT(0) : 0;
 	uint64_t fd = op->fd < 0 ? W_OPEN : (uint64_t)op->fd;
 
+	op->requests[W_MODE] = no_step(op);
 	op->requests[W_WRITE] = TL_REQUEST(SYS_write | of_open, fd, op->source + op->done,
 					   op->bytes - op->done);
 	set_jump(op, W_WRITE, TL_IF_FULL, W_SYNC);
@@ -272,6 +274,8 @@ void tl_sequence_write(struct tl_files_op *op, int open_flags, mode_t mode)
 	op->requests[W_OPEN] = TL_REQUEST(SYS_openat, op->dirfd, path,
 					  O_WRONLY | O_CLOEXEC | open_flags, mode);
 	set_jump(op, W_OPEN, TL_IF_ERROR, W_STEPS);
+	if (op->flags & TL_FILES_MODE)
+		op->requests[W_MODE] = TL_REQUEST(SYS_fchmod | TL_RESULT(0), W_OPEN, mode);
 }
 
 /* ---- Many -------------------------------------------------------------------------------- */

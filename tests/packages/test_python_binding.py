@@ -11,6 +11,7 @@ import doctest
 import errno
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,22 @@ def test_its_page_is_true():
     assert doctest.testmod(libtrapless).failed == 0
     page = doctest.testfile(str(BINDING / "README.md"), module_relative=False)
     assert page.failed == 0 and page.attempted > 20
+
+
+def test_its_programs_print_what_the_page_says():
+    page = (BINDING / "README.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```\n", page, re.DOTALL)
+    assert len(programs) == page.count("```python\n") == 2
+    for program, wanted in programs:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONPATH": str(BINDING)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert (done.stdout, done.stderr) == (wanted, "")
 
 
 def test_calls_have_results_and_errors(batch):

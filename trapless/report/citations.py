@@ -26,7 +26,7 @@ from trapless.report.document import Report, Section
 
 MARK = re.compile(r"(?P<head><!--= (?P<source>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
 BEGIN = "<!--="
-DOCUMENTS = ("README.md", "docs/*.md", "eval/**/README.md")
+DOCUMENTS = ("README.md", "docs/*.md", "eval/**/README.md", "lib/bindings/*/README.md")
 
 FORMS: Mapping[str, Callable[[float], str]] = {
     "number": tables.number,

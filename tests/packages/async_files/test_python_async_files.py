@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import os
 import random
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -21,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from libtrapless import Backend, Batch
 from libtrapless.aio import Files
 
 BINDING = Path(__file__).resolve().parents[3] / "lib/bindings/python"
@@ -88,12 +91,160 @@ def test_attributes_and_folders_are_those_of_os(folder: Path):
             assert await entry.is_file() == wanted.is_file()
             assert await entry.is_symlink() == wanted.is_symlink()
             assert await entry.stat(follow_symlinks=False) == wanted.stat(follow_symlinks=False)
-        walked = [(path, sorted(a), sorted(b)) async for path, a, b in files.walk(folder)]
-        assert sorted(walked) == sorted(
-            (path, sorted(a), sorted(b)) for path, a, b in os.walk(folder)
-        )
+        for top in (folder, os.fspath(folder), os.fsencode(folder)):
+            walked = [(path, sorted(a), sorted(b)) async for path, a, b in files.walk(top)]
+            wanted = [(path, sorted(a), sorted(b)) for path, a, b in os.walk(top)]
+            assert sorted(walked) == sorted(wanted)
+        in_bytes = os.fsencode(folder)
+        names = sorted((entry.name, entry.path) for entry in await files.scandir(in_bytes))
+        assert names == sorted((entry.name, entry.path) for entry in os.scandir(in_bytes))
 
     run(work)
+
+
+def test_a_replacement_keeps_the_permissions_unless_a_mode_is_given(folder: Path):
+    async def work(files: Files):
+        path = folder / "kept"
+        for mode in (0o600, 0o664, 0o777, 0o444):  # also bits that the umask would take
+            path.write_text("old")
+            path.chmod(mode)
+            await files.write_file(path, "new", replace=True)
+            assert (path.read_text(), path.stat().st_mode & 0o7777) == ("new", mode)
+            await files.copy(path, folder / "copy")
+            assert (folder / "copy").stat().st_mode & 0o7777 == mode
+            path.unlink()
+        await files.write_file(path, "new", replace=True)
+        assert path.stat().st_mode & 0o7777 == 0o644
+        await files.write_file(path, "new", replace=True, mode=0o660)
+        assert path.stat().st_mode & 0o7777 == 0o640
+        await files.write_file(folder / "link", "new", replace=True)
+        assert not (folder / "link").is_symlink()
+        assert (folder / "small").read_text() == "hello"
+
+    before = os.umask(0o022)
+    try:
+        run(work)
+    finally:
+        os.umask(before)
+
+
+def test_arguments_that_contradict_or_are_out_of_bounds_are_refused(folder: Path):
+    async def work(files: Files):
+        with pytest.raises(ValueError, match="append and replace"):
+            await files.write_file(folder / "small", b"x", append=True, replace=True)
+        assert (folder / "small").read_text() == "hello"
+        for one in (str(folder / "small"), os.fsencode(folder / "small")):
+            with pytest.raises(TypeError, match="a list of paths"):
+                await files.read_files(one)
+            with pytest.raises(TypeError, match="a list of paths"):
+                await files.stat_files(one)
+        async with files.open(folder / "small") as file:
+            for count, offset in ((-5, 0), (5, -1), (0, -1)):
+                with pytest.raises(OSError, match="Invalid argument") as caught:
+                    await file.pread(count, offset)
+                with pytest.raises(OSError, match="Invalid argument") as of_os:
+                    os.pread(file.fileno(), count, offset)
+                assert caught.value.errno == of_os.value.errno
+            assert await file.pread(0, 0) == b""
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                await file.pwrite(b"", 0)  # the file is open for reading
+        with pytest.raises(ValueError, match="closed"):
+            await file.pread(0, 0)
+        with pytest.raises(ValueError, match="closed"):
+            await file.pwrite(b"", 0)
+
+    run(work)
+    for workers in (0, -1, 4097):
+        with pytest.raises(ValueError, match=rf"workers={workers}: it is 1 to 4096"):
+            Files(workers=workers)
+
+
+@pytest.mark.skipif(os.path.exists("/dev/trapless"), reason="the module is loaded")
+def test_a_module_that_is_not_loaded_is_named():
+    with pytest.raises(FileNotFoundError, match=r"the module is not loaded: .*/dev/trapless"):
+        Batch(backend=Backend.MODULE)
+
+    async def work():
+        async with Files(backend=Backend.MODULE) as files:
+            with pytest.raises(FileNotFoundError, match="the module is not loaded"):
+                await files.stat("/")
+
+    asyncio.run(work())
+
+
+def test_a_file_opens_with_one_word_or_two(folder: Path):
+    async def work(files: Files):
+        async with files.open(folder / "small") as file:
+            assert await file.read() == b"hello"
+        with pytest.raises(ValueError, match="closed"):
+            file.fileno()
+        async with await files.open(folder / "small") as file:
+            assert await file.read() == b"hello"
+        file = await asyncio.create_task(files.open(folder / "small"))
+        await file.close()
+        with pytest.raises(FileNotFoundError, match="absent"):
+            async with files.open(folder / "absent"):
+                pass
+        task = asyncio.create_task(files.open(folder / "fifo"))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    os.mkfifo(folder / "fifo")
+    run(work)
+    assert (folder / "small") not in opened_paths()
+
+
+def test_a_request_that_has_begun_is_made_although_its_task_is_cancelled(folder: Path):
+    """The calls that follow are made, too: both reads take what a writer gives."""
+    os.mkfifo(folder / "fifo")
+
+    async def opened_for_writing() -> int:
+        while True:
+            with contextlib.suppress(OSError):  # ENXIO: the reader has not come yet
+                return os.open(folder / "fifo", os.O_WRONLY | os.O_NONBLOCK)
+            await asyncio.sleep(0.001)
+
+    async def work(files: Files):
+        task = asyncio.create_task(files.read_file(folder / "fifo"))
+        writer = await opened_for_writing()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for _ in range(2):
+            os.write(writer, b"lost")
+            waiting = bytearray(b"full")
+            while any(waiting):
+                fcntl.ioctl(writer, termios.FIONREAD, waiting)
+                await asyncio.sleep(0.001)
+        os.close(writer)
+
+    run(work)
+
+
+def test_closed_files_take_no_request(folder: Path):
+    files = Files()
+
+    async def work():
+        async with files:
+            assert await files.read_file(folder / "small") == b"hello"
+            file = await files.open(folder / "small")
+        for request in (files.read_file(folder / "small"), files.stat_files([folder])):
+            with pytest.raises(ValueError, match="the files are closed"):
+                await request
+        await file.close()
+        assert (folder / "small") not in opened_paths()
+
+    for _ in range(2):  # the next loop begins anew
+        asyncio.run(work())
+    files.close()
+
+    async def later():
+        await files.stat(folder)
+
+    with pytest.raises(ValueError, match="the files are closed"):
+        asyncio.run(later())
 
 
 def test_an_open_file_is_shared_by_tasks(folder: Path):
@@ -228,8 +379,8 @@ def test_tasks_that_wait_as_files_close_are_cancelled(folder: Path):
         files.close()
         results = await asyncio.gather(one, many, return_exceptions=True)
         assert [type(result) for result in results] == [asyncio.CancelledError] * 2
-        assert await files.read_file(folder / "small") == b"hello"
-        files.close()
+        async with files:  # begins anew
+            assert await files.read_file(folder / "small") == b"hello"
 
     asyncio.run(work())
 

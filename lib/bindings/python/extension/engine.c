@@ -11,6 +11,7 @@
  */
 #include "engine.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -274,7 +275,7 @@ static int engine_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	error = tl_files_create(&engine->files, workers, flags);
 	if (error) {
-		tlpy_raise_error(-error, "files");
+		tlpy_raise_error(-error, error == -ENOENT ? TLPY_NO_MODULE : "files");
 		return -1;
 	}
 	engine->call_soon = Py_NewRef(call_soon);

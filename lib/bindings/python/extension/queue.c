@@ -188,7 +188,7 @@ int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (error) {
 		PyOS_snprintf(what, sizeof(what), "a batch of %d calls%s", (int)entries,
 			      error == -EINVAL ? ": there may be 1 to 4096" : "");
-		tlpy_raise_error(-error, what);
+		tlpy_raise_error(-error, error == -ENOENT ? TLPY_NO_MODULE : what);
 		return -1;
 	}
 	queue->entries = (uint32_t)(queue->batch->end - queue->batch->requests);

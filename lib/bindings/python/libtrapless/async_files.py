@@ -8,16 +8,19 @@ the extension, owns operations and their memory. libtrapless.aio shows what is f
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import stat as modes
 import weakref
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, AnyStr, Final, Generic, Literal, cast, overload
 
 from libtrapless._ring import Engine
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable
     from typing import Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
@@ -28,7 +31,9 @@ STATUS: Final = 2
 DESCRIPTOR: Final = 4
 SYNC: Final = 1
 REPLACE: Final = 2
+MODE: Final = 4
 ROOM: Final = 65536
+WORKERS_MAX: Final = 4096
 AT_FDCWD: Final = -100
 AT_SYMLINK_NOFOLLOW: Final = 0x100
 AT_EMPTY_PATH: Final = 0x1000
@@ -42,6 +47,10 @@ _MODES: Final = {
     "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
+
+
+def _invalid(path: StrOrBytesPath) -> OSError:
+    return OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
 
 
 class _Link:
@@ -68,22 +77,22 @@ class _Link:
         self.engine.close()
 
 
-class DirEntry:
-    """An entry of a folder, like os.DirEntry, but a method that needs a call is awaited."""
+class DirEntry(Generic[AnyStr]):
+    """An entry of a folder, like os.DirEntry, but its methods are awaited."""
 
     __slots__ = ("_files", "_folder", "_type", "name")
 
-    def __init__(self, files: Files, folder: str, name: str, kind: int) -> None:
+    def __init__(self, files: Files, folder: AnyStr, name: AnyStr, kind: int) -> None:
         self._files = files
-        self._folder = folder
+        self._folder: AnyStr = folder
         self._type = kind
-        self.name = name
+        self.name: AnyStr = name
 
     @property
-    def path(self) -> str:
+    def path(self) -> AnyStr:
         return os.path.join(self._folder, self.name)
 
-    def __fspath__(self) -> str:
+    def __fspath__(self) -> AnyStr:
         return self.path
 
     def __repr__(self) -> str:
@@ -127,8 +136,10 @@ class File:
 
     async def pread(self, count: int, offset: int) -> bytes:
         """Up to `count` bytes from `offset` on; fewer only at the file's end."""
+        if count < 0:  # it is no number that the kernel could refuse: the memory has its own size
+            raise _invalid(self._path)
         parts = []
-        while count > 0:
+        while True:
             wanted = min(count, ROOM)
             part = cast(
                 "bytes",
@@ -137,21 +148,21 @@ class File:
                 ),
             )
             parts.append(part)
-            if len(part) < wanted:
-                break
             count -= wanted
+            if not count or len(part) < wanted:
+                return b"".join(parts)
             offset += wanted
-        return b"".join(parts)
 
     async def pwrite(self, data: ReadableBuffer, offset: int) -> int:
         """Write all of `data` at `offset`, and return its length."""
         view = memoryview(data).cast("B")
         done = 0
-        while done < len(view):
+        while True:
             done += await self._files._number(
                 self._path, "pwrite64", self.fileno(), view[done:], len(view) - done, offset + done
             )
-        return done
+            if done == len(view):
+                return done
 
     async def read(self) -> bytes:
         """The whole file."""
@@ -204,21 +215,52 @@ class File:
         await self.close()
 
 
+class _Opening(Coroutine[Any, Any, File]):
+    """What open() returns: `await` it, or use it in `async with`."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, File]) -> None:
+        self._coroutine = coroutine
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, File]:
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> File:
+        self._file = await self._coroutine
+        return self._file
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._file.close()
+
+
 class Files:
     """File functions for asyncio. Any number of tasks, loops and threads may use one object; it
     needs neither root nor the module.
 
-    Each loop that uses it gets up to `workers` threads of the C library. Few of them are awake
-    while calls are quick, and a call that blocks delays no other one as long as one is left. Errors
-    are those of os, and name the path. A task that is cancelled leaves memory to its operation
-    until the kernel is done with it; what has not begun is not made.
+    Each loop that uses it starts `workers` threads of the C library, 1 to 4096. Few of them are
+    awake while calls are quick, and a call that blocks delays no other one as long as one is left.
+    Errors are those of os, and name the path.
+
+    If a task is cancelled whose request has not begun, the request is not made. A request that has
+    begun is made to its end: only its result is dropped. Its memory lives until then.
     """
 
     def __init__(self, *, workers: int = 64, backend: Backend | None = None) -> None:
+        if not 1 <= workers <= WORKERS_MAX:
+            raise ValueError(f"workers={workers}: it is 1 to {WORKERS_MAX}")
         self._workers = workers
         self._flags = _FLAGS[backend]
-        self._links: dict[asyncio.AbstractEventLoop, _Link] = {}
+        self._links: dict[asyncio.AbstractEventLoop, _Link | None] = {}  # None: closed
         self._latest: _Link | None = None
+        self._closed = False  # for all loops
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
@@ -239,16 +281,29 @@ class Files:
         append: bool = False,
         replace: bool = False,
         sync: bool = False,
-        mode: int = 0o666,
+        mode: int | None = None,
     ) -> int:
-        """Write a whole file, and return the number of bytes; text is written as UTF-8.
+        """Write a whole file, and return the number of bytes; text is written as UTF-8. With `sync`
+        they are on the disk then. A new file has `mode`, or 0o666, without the bits of the umask.
 
         With `replace` the bytes go to a new file, which takes the old one's place when it is whole.
-        With `sync` they are on the disk then."""
+        It has `mode`, or the permissions of the old file if none is given. It does not have the old
+        one's owner, and a link is replaced, not followed."""
+        if append and replace:
+            raise ValueError("append and replace exclude each other")
         if isinstance(data, str):
             data = data.encode()
         flags = os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
         how = REPLACE * replace | SYNC * sync
+        if replace and mode is None:
+            with contextlib.suppress(FileNotFoundError):
+                mode = (await self.stat(path)).st_mode & 0o777
+                how |= MODE
+        return await self._write(path, data, flags, 0o666 if mode is None else mode, how)
+
+    async def _write(
+        self, path: StrOrBytesPath, data: ReadableBuffer, flags: int, mode: int, how: int
+    ) -> int:
         link = self._link()
         future: asyncio.Future[int] = link.create_future()
         number = link.engine.write(future, path, data, flags, mode, how)
@@ -265,20 +320,29 @@ class Files:
             link.engine.cancel(number, future)
             raise
 
-    async def scandir(self, path: StrOrBytesPath = ".") -> list[DirEntry]:
-        """The entries of a folder, without "." and ".."."""
+    @overload
+    async def scandir(self, path: Literal["."] = ".") -> list[DirEntry[str]]: ...
+    @overload
+    async def scandir(self, path: AnyStr | os.PathLike[AnyStr]) -> list[DirEntry[AnyStr]]: ...
+    async def scandir(self, path: Any = ".") -> Any:
+        """The entries of a folder, without "." and "..". Their methods are awaited."""
         link = self._link()
         future: asyncio.Future[Any] = link.create_future()
         names = await link.outcome(future, link.engine.list(future, path))
-        folder = os.fsdecode(path)
+        folder = os.fspath(path)
+        if isinstance(folder, bytes):
+            names = [(os.fsencode(name), kind) for name, kind in names]
         return [DirEntry(self, folder, name, kind) for name, kind in names]
 
     async def walk(
-        self, top: StrOrBytesPath, *, onerror: Any = None
-    ) -> AsyncIterator[tuple[str, list[str], list[str]]]:
+        self,
+        top: AnyStr | os.PathLike[AnyStr],
+        *,
+        onerror: Callable[[OSError], object] | None = None,
+    ) -> AsyncIterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
         """What os.walk() yields from the top down. A caller that removes names of folders leaves
         those folders out. It follows no link."""
-        waiting = [os.fsdecode(top)]
+        waiting = [os.fspath(top)]
         while waiting:
             path = waiting.pop()
             try:
@@ -287,8 +351,8 @@ class Files:
                 if onerror is not None:
                     onerror(error)
                 continue
-            folders: list[str] = []
-            others: list[str] = []
+            folders: list[AnyStr] = []
+            others: list[AnyStr] = []
             links = set()
             for entry in entries:
                 is_folder = await entry.is_dir()
@@ -298,8 +362,12 @@ class Files:
             yield path, folders, others
             waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
 
-    async def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> File:
-        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x."""
+    def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> _Opening:
+        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x. `await` the
+        result, or use it in `async with`, which closes the file."""
+        return _Opening(self._open(path, mode, permissions))
+
+    async def _open(self, path: StrOrBytesPath, mode: str, permissions: int) -> File:
         flags = _MODES.get(mode.replace("b", ""))
         if flags is None:
             raise ValueError(f"mode {mode!r}: {', '.join(_MODES)} are known")
@@ -333,7 +401,7 @@ class Files:
         the number of bytes."""
         data = await self.read_file(source)
         mode = modes.S_IMODE((await self.stat(source)).st_mode)
-        return await self.write_file(target, data, replace=True, mode=mode)
+        return await self._write(target, data, os.O_CREAT, mode, REPLACE | MODE)
 
     # ---- Many ----
 
@@ -350,6 +418,8 @@ class Files:
 
     async def _many(self, paths: Iterable[StrOrBytesPath], kind: int, flags: int = 0) -> list[Any]:
         """No task and no future for each file."""
+        if isinstance(paths, (str, bytes)):
+            raise TypeError("a list of paths, and not one path")
         link = self._link()
         future: asyncio.Future[list[Any]] = link.create_future()
         link.engine.many(future, list(paths), kind, flags)
@@ -375,6 +445,8 @@ class Files:
         link = self._latest
         if link is not None and link.loop is loop:
             return link
+        if self._closed or (loop in self._links and self._links[loop] is None):
+            raise ValueError("the files are closed")
         link = self._links.get(loop)
         if link is None:
             self._close([other for other in list(self._links) if other.is_closed()])
@@ -391,13 +463,22 @@ class Files:
 
     def close(self) -> None:
         """Give back the engine of the running loop, or all of them where no loop runs. Tasks that
-        wait are cancelled. A call that blocks delays nobody."""
+        wait are cancelled, and later requests there raise ValueError, until another `async with`. A
+        call that blocks delays nobody."""
         try:
-            self._close([asyncio.get_running_loop()])
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             self._close(list(self._links))
+            self._closed = True
+        else:
+            self._close([loop])
+            self._links[loop] = None
 
     async def __aenter__(self) -> Self:
+        self._closed = False
+        loop = asyncio.get_running_loop()
+        if self._links.get(loop) is None:
+            self._links.pop(loop, None)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -455,12 +455,17 @@ int main(void)
 	static const struct rlimit few = { 400, 400 };	/* far fewer than operations */
 	unsigned int descriptors = open_descriptors();
 	struct tl_files *files = files_new();
+	struct stat status;
 
 	alarm(300);
 	MUST(setrlimit(RLIMIT_NOFILE, &few));
 	CHECK(mkdtemp(folder));
 	every_size_is_written_and_read(files, 0);
-	every_size_is_written_and_read(files, TL_FILES_SYNC | TL_FILES_REPLACE);
+	umask(0777);
+	every_size_is_written_and_read(files, TL_FILES_SYNC | TL_FILES_REPLACE | TL_FILES_MODE);
+	umask(022);
+	MUST(stat(path_of("file"), &status));
+	CHECK_EQ(status.st_mode & 0777, 0600);
 	files_of_unknown_size_are_read(files);
 	errors_are_those_of_the_kernel(files);
 	a_failed_replacement_leaves_nothing(files);
