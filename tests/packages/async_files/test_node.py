@@ -52,7 +52,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_functions_do_what_those_of_node_do(package: Path):
     tested = run("node", "--test", "test/", cwd=package)
     assert tested.returncode == 0, tested.stdout[-8000:] + tested.stderr
-    assert "# pass 15" in tested.stdout
+    assert "# pass 22" in tested.stdout
 
 
 def test_the_example_of_the_page_runs(package: Path):
@@ -63,6 +63,21 @@ def test_the_example_of_the_page_runs(package: Path):
     tested = run("node", "test/example.mjs", cwd=package)
     assert tested.returncode == 0, tested.stderr
     assert (package / "copy.json").read_text() == (package / "package.json").read_text()
+
+
+def test_a_package_that_was_not_compiled_says_how(package: Path, tmp_path: Path):
+    """So npm leaves it where scripts are off (`ignore-scripts`)."""
+    for name in ("lib", "src", "vendor"):
+        shutil.copytree(package / name, tmp_path / name)
+    for name in ("build.js", "package.json"):
+        shutil.copy(package / name, tmp_path / name)
+    program = ("node", "--import", "./lib/register.js", "-e", "console.log(7)")
+    refused = run(*program, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "trapless was not compiled: run `npm rebuild trapless`" in refused.stderr
+    assert f"`node build.js` in {tmp_path}/" in refused.stderr
+    assert run("node", "build.js", cwd=tmp_path).returncode == 0
+    assert run(*program, cwd=tmp_path).stdout == "7\n"
 
 
 def test_a_missing_compiler_is_named(package: Path):

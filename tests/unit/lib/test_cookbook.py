@@ -18,7 +18,7 @@ from trapless.base.paths import build_dir, repo_root
 ROOT = repo_root()
 TEXT = (ROOT / "examples/cookbook.md").read_text()
 RECIPE = re.compile(
-    r"^## (.*?)\n(.*?)^```(c|python|rust|sh)\n(.*?)^```\n\n^```text\n(.*?)^```$", re.S | re.M
+    r"^## (.*?)\n(.*?)^```(c|js|python|rust|sh)\n(.*?)^```\n\n^```text\n(.*?)^```$", re.S | re.M
 )
 RECIPES = [(match[1], match[3], match[4], match[5]) for match in RECIPE.finditer(TEXT)]
 
@@ -33,6 +33,8 @@ def command(language: str, code: str, folder: Path) -> list[str]:
         return [sys.executable, "-c", code]
     if language == "rust":
         return rust(code, folder)
+    if language == "js":
+        return node(code, folder)
     (folder / "recipe.c").write_text(code)
     includes = [f"-I{ROOT / 'include'}", f"-I{ROOT / 'include/uapi'}"]
     library = [str(build_dir() / "lib/libtrapless.a"), "-pthread"]
@@ -56,6 +58,21 @@ def rust(code: str, folder: Path) -> list[str]:
     argv = ["cargo", "build", "--offline", "--target-dir", target]
     subprocess.run(argv, cwd=package, env=os.environ, check=True, timeout=600)
     return [str(target / "debug/recipe")]
+
+
+def node(code: str, folder: Path) -> list[str]:
+    """A copy of the package is built, so that the checkout stays as it is."""
+    if shutil.which("node") is None:
+        pytest.skip("node is missing: scripts/setup installs it")
+    left_out = shutil.ignore_patterns("target", "node_modules", "build", "vendor")
+    for name in ("lib", "include"):
+        shutil.copytree(ROOT / name, folder / "checkout" / name, ignore=left_out)
+    package = folder / "checkout/lib/bindings/node"
+    subprocess.run(["node", "build.js"], cwd=package, check=True, timeout=600)
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules/trapless").symlink_to(package)
+    (folder / "recipe.mjs").write_text(code)
+    return ["node", "recipe.mjs"]
 
 
 @pytest.mark.parametrize(("title", "language", "code", "shown"), RECIPES)

@@ -3,15 +3,27 @@
 // turn of Node's loop, and how a result becomes a value. Which functions users see is the business of
 // promises.js.
 import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { getSystemErrorMap } from 'node:util';
-import { statsOf } from './values.js';
+import { invalidValue, statsOf } from './values.js';
 
-const native = createRequire(import.meta.url)('../build/trapless.node');
+const native = addon();
 
 // As `enum kind` in addon.c.
 export const KIND = { number: 0, buffer: 1, text: 2, attributes: 3, names: 4, target: 5 };
 // The numbers of one completion: its id, its result, whether attributes follow, the attributes.
 export const FIELDS = 18;
+
+function addon() {
+  try {
+    return createRequire(import.meta.url)('../build/trapless.node');
+  } catch (error) {
+    if (error.code !== 'MODULE_NOT_FOUND') throw error;
+    const folder = fileURLToPath(new URL('..', import.meta.url));
+    error.message = `trapless was not compiled: run \`npm rebuild trapless\`, or \`node build.js\` in ${folder}`;
+    throw error;
+  }
+}
 
 // By id: the functions to call at the end. Free ids are used again, so that the arrays stay small.
 const resolvers = [];
@@ -35,8 +47,18 @@ function complete(n, values) {
   }
 }
 
+// How many threads the engine starts: 0 leaves it to addon.c.
+function workers() {
+  const text = process.env.TRAPLESS_WORKERS ?? '';
+  const number = Number(text);
+  if (text && !(Number.isInteger(number) && number >= 1 && number <= 4096)) {
+    throw invalidValue(`TRAPLESS_WORKERS is '${text}': set it to a number from 1 to 4096, or unset it`);
+  }
+  return number;
+}
+
 function start() {
-  group = native.start(complete, queries);
+  group = native.start(complete, queries, workers());
   if (typeof group === 'number') throw systemError(group, 'start', undefined, 'the engine cannot start');
 }
 

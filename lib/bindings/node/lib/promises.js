@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 // The functions of fs/promises on the engine, with the same names, arguments, values and errors, and
-// some for many files at once. A call whose arguments ask for what the engine does not do (a
-// FileHandle of Node, a path that is a Buffer, bigint, an odd flag) is Node's own.
+// some for many files at once. Node itself makes a call whose arguments ask for what the engine does
+// not do (a FileHandle of Node, a path that is a Buffer, bigint, an odd flag).
 import fs, { constants, promises } from 'node:fs';
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { FIELDS, KIND, native, operation, query, systemError } from './engine.js';
 import { FileHandle } from './file_handle.js';
-import { CALL, flagNumber, modeNumber, statsOf, unusual } from './values.js';
+import { CALL, flagNumber, invalidValue, modeNumber, statsOf, unusual } from './values.js';
 
 // Node's own functions, as they are before register.js replaces some.
 const own = { ...promises };
@@ -48,6 +48,7 @@ export async function readFile(path, options) {
     if (typeof value === 'number') throw readError(value, path);
     return value;
   }
+  if (path instanceof FileHandle) return path.readFile(options);
   const name = pathOf(path);
   const { encoding, flag, signal } = encodingOptions(options, ['encoding', 'flag', 'signal']) ?? { flag: '' };
   if (name === undefined || (flag !== undefined && flag !== null && flag !== 'r')) return own.readFile(path, options);
@@ -73,12 +74,20 @@ function bytesOf(data, encoding) {
 async function put(path, data, options, defaultFlag) {
   const name = pathOf(path);
   const known = ['encoding', 'mode', 'flag', 'flush', 'signal', 'replace'];
-  const { encoding, mode, flag, flush, signal, replace } = encodingOptions(options, known) ?? { flag: 'none' };
+  const { encoding, mode, flag = defaultFlag, flush, signal } = encodingOptions(options, known) ?? { flag: 'none' };
+  const replace = typeof options === 'object' && options?.replace;
   const openFlags = flagNumber(flag ?? defaultFlag);
   const permissions = modeNumber(mode ?? 0o666);
   const bytes = encoding && !Buffer.isEncoding(encoding) ? undefined : bytesOf(data, encoding);
-  if (name === undefined || openFlags === undefined || permissions === undefined || !bytes
-      || (bytes.length > COPIED_MAX && !replace)) {
+  const odd = name === undefined || openFlags === undefined || permissions === undefined || !bytes;
+  // Node would ignore `replace` and overwrite the old file.
+  if (replace && odd) {
+    throw invalidValue("the option 'replace' needs a path that is a string or a URL, data that are a string or bytes, and valid options");
+  }
+  if (replace && openFlags !== flagNumber('w')) throw invalidValue(`the option 'replace' allows no flag but 'w', not '${flag}'`);
+  if (path instanceof FileHandle) return path.writeFile(data, options);
+  const reads = (openFlags & 3) === constants.O_RDONLY;
+  if (odd || reads || (bytes.length > COPIED_MAX && !replace)) {
     return defaultFlag === 'a' ? own.appendFile(path, data, options) : own.writeFile(path, data, options);
   }
   if (signal?.aborted) throw abortError(signal);
@@ -89,7 +98,8 @@ async function put(path, data, options, defaultFlag) {
   return undefined;
 }
 
-// Beyond Node's: { replace: true } writes a new file that takes the old one's place when it is whole.
+// Beyond Node's: { replace: true } writes a new file that takes the old one's place when it is whole. It
+// has `mode`, not the permissions or owner of the old one; a link is replaced, not followed.
 export function writeFile(path, data, options) {
   return put(path, data, options, 'w');
 }
@@ -283,3 +293,7 @@ export { constants, FileHandle };
 // What has no counterpart on the engine is Node's own, so that an import needs no second one.
 export const { chown, copyFile, cp, lchown, lutimes, mkdtemp, opendir, readlink, realpath, rm, statfs, symlink, truncate,
   utimes, watch } = own;
+
+export default { access, appendFile, chmod, chown, constants, copyFile, cp, FileHandle, lchown, link, lstat, lstats,
+  lutimes, mkdir, mkdtemp, open, opendir, readdir, readFile, readFiles, readlink, realpath, rename, rm, rmdir, stat,
+  statfs, symlink, truncate, unlink, utimes, walk, watch, writeFile };

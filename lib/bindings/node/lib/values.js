@@ -24,9 +24,15 @@ export function flagNumber(flag) {
   return Number.isInteger(flag) && flag >= 0 && flag < 2 ** 31 ? flag : undefined;
 }
 
+// Permissions as a number; the bits of a file's type, as in the mode of Stats, count as little as for the kernel.
 export function modeNumber(mode) {
   if (typeof mode === 'string' && /^[0-7]{1,4}$/.test(mode)) return parseInt(mode, 8);
-  return Number.isInteger(mode) && mode >= 0 && mode <= 0o7777 ? mode : undefined;
+  return Number.isInteger(mode) && mode >= 0 && mode < 2 ** 32 ? mode & 0o7777 : undefined;
+}
+
+// An error of an argument, as Node's own functions throw it.
+export function invalidValue(message) {
+  return Object.assign(new TypeError(message), { code: 'ERR_INVALID_ARG_VALUE' });
 }
 
 // Does an object of options set anything but what is known? Then the call is Node's own.

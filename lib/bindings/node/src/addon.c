@@ -414,19 +414,22 @@ static void end(void *data)
 }
 
 /*
- * start(complete, queries): returns the group that complete(n, values) finds filled in, or -errno.
- * add() finds queries in `queries`.
+ * start(complete, queries, workers): returns the group that complete(n, values) finds filled in, or
+ * -errno. add() finds queries in `queries`. 0 workers are as many as the library thinks good.
  */
 static napi_value start(napi_env env, napi_callback_info info)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
-	napi_value argv[2], group, value;
+	napi_value argv[3], group, value;
 	struct uv_loop_s *loop;
-	size_t argc = 2;
+	unsigned int workers;
+	size_t argc = 3;
 	int result;
 
 	napi_get_cb_info(env, info, &argc, argv, NULL, NULL);
-	result = engine ? tl_files_create(&engine->files, TL_FILES_WORKERS, 0) : -ENOMEM;
+	workers = (unsigned int)integer(env, argv[2]);
+	workers = workers ? workers : TL_FILES_WORKERS;
+	result = engine ? tl_files_create(&engine->files, workers, 0) : -ENOMEM;
 	if (result) {
 		free(engine);
 		napi_create_int32(env, result, &value);

@@ -6,6 +6,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { after, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
@@ -89,6 +90,37 @@ test('files are written as by Node', async () => {
   await same('writeFile', at('small'), 'x', { flag: 'wx' });
   await same('writeFile', '/dev/full', 'x');
   await same('writeFile', at('small'), {});
+  for (const flag of ['r', 'rs', fs.constants.O_APPEND]) await same('writeFile', at('small'), 'lost', { flag });
+  assert.equal(fs.readFileSync(at('small'), 'utf8'), 'grüße\n');
+});
+
+test('what cannot be written by a new file is refused, and the old one stays', async () => {
+  fs.writeFileSync(at('kept'), 'old');
+  const file = await files.open(at('kept'), 'r+');
+  const invalid = { name: 'TypeError', code: 'ERR_INVALID_ARG_VALUE' };
+  for (const options of [{ flag: 'a' }, { flag: 'wx' }, { flag: 'r+' }, { flag: 'r' }, { flag: 'no such' }, { encoding: 'no such' },
+    { mode: 'x' }, { unknown: 1 }]) {
+    await assert.rejects(files.writeFile(at('kept'), 'new', { ...options, replace: true }), invalid, JSON.stringify(options));
+  }
+  for (const call of [() => files.appendFile(at('kept'), 'new', { replace: true }), () => files.writeFile(file, 'new', { replace: true }),
+    () => files.writeFile(Buffer.from(at('kept')), 'new', { replace: true }),
+    () => files.writeFile(at('kept'), ['new'], { replace: true })]) await assert.rejects(call, invalid, `${call}`);
+  await file.close();
+  assert.equal(fs.readFileSync(at('kept'), 'utf8'), 'old');
+});
+
+test('a file that replaces another has the mode that is given, in the place of a link too', async () => {
+  fs.writeFileSync(at('secret'), 'old', { mode: 0o600 });
+  const old = fs.statSync(at('secret'));
+  await files.writeFile(at('secret'), 'new', { replace: true, mode: old.mode });
+  assert.equal(fs.statSync(at('secret')).mode, old.mode);
+  assert.notEqual(fs.statSync(at('secret')).ino, old.ino);
+  await files.writeFile(at('secret'), 'new', { replace: true });
+  assert.equal(fs.statSync(at('secret')).mode & 0o777, 0o666 & ~process.umask());
+  fs.symlinkSync('secret', at('link to secret'));
+  await files.writeFile(at('link to secret'), 'of the link', { replace: true, flag: 'w' });
+  assert.ok(fs.lstatSync(at('link to secret')).isFile());
+  assert.equal(fs.readFileSync(at('secret'), 'utf8'), 'new');
 });
 
 test('a file that is replaced is whole at every moment', async () => {
@@ -141,6 +173,80 @@ test('an open file is read, written, synced and closed', async () => {
   await assert.rejects(file.read(Buffer.alloc(1), 0, 1, 0), { code: 'EBADF' });
   await same('open', at('absent'));
   await same('open', at('small'), 'wx');
+});
+
+// What each method of a handle does, or its error; a stream's and an iterator's, too.
+const METHODS = [(h) => h.read(Buffer.alloc(4), 0, 4, 0), (h) => h.read(Buffer.alloc(4)), (h) => h.read(), (h) => h.write('abc', 1),
+  (h) => h.write(Buffer.from('d')), (h) => h.readv([Buffer.alloc(2), Buffer.alloc(3)], 0), (h) => h.writev([Buffer.from('efg')], 2),
+  async (h) => (await h.stat())?.size, async (h) => (await h.stat({ bigint: true })).size, (h) => h.chmod(0o640), (h) => h.chmod('no'),
+  (h) => h.truncate(7), (h) => h.truncate('no'), (h) => h.sync(), (h) => h.datasync(), (h) => h.utimes(1, 2),
+  (h) => h.chown(process.getuid(), process.getgid()), (h) => h.writeFile('hij'), (h) => h.appendFile(['k', Buffer.from('l')]),
+  (h) => h.writeFile((async function* () { yield 'm\nn'; })()), (h) => h.writeFile(5), (h) => h.readFile('utf8'),
+  async (h) => { const lines = []; for await (const line of h.readLines({ start: 0, autoClose: false })) lines.push(line); return lines; },
+  async (h) => { const parts = []; for await (const part of h.createReadStream({ start: 1, end: 5, encoding: 'utf8', autoClose: false })) parts.push(part); return parts; },
+  (h) => pipeline(['o', 'p'], h.createWriteStream({ start: 4 })), (h) => h.close(), (h) => h.fd];
+
+test('each method of an open file and of a closed one does what that of Node does', { timeout: 300_000 }, async () => {
+  const run = async (open, name) => {
+    const file = await open(name, 'w+');
+    const outcomes = [];
+    for (const method of [...METHODS, ...METHODS]) {
+      const { value, ...error } = await outcome(() => method(file));
+      outcomes.push([`${method}`, value && !Object.getPrototypeOf(value) ? { ...value } : value, error]);
+    }
+    const { mode, size, mtimeMs } = fs.statSync(name);
+    return { outcomes, mode, size, mtimeMs: mtimeMs > 2000, text: fs.readFileSync(name, 'utf8') };
+  };
+  const [ours, theirs] = [await run(files.open, at('ours.file')), await run(fs.promises.open, at('theirs.file'))];
+  assert.deepEqual(ours, theirs);
+});
+
+test('a file is closed after the calls that are under way', async () => {
+  for (const [call, bytes] of [[async (h) => (await h.readFile()).length, 300_001],
+    [async (h) => (await h.read(Buffer.alloc(60_000), 0, 60_000, 0)).bytesRead, 60_000], [async (h) => (await h.stat()).size, 300_001]]) {
+    const file = await files.open(at('large'));
+    const ended = [];
+    const called = call(file).then((value) => ended.push(value));
+    const closed = file.close().then(() => ended.push('closed'));
+    await assert.rejects(file.readFile(), { code: 'EBADF' });
+    await Promise.all([called, closed]);
+    assert.deepEqual(ended, [bytes, 'closed'], `${call}`);
+  }
+});
+
+test('the functions for whole files take an open file', async () => {
+  const file = await files.open(at('whole'), 'w+');
+  await files.writeFile(file, 'one ');
+  await files.appendFile(file, ['two', ' ', 'three']);
+  assert.equal(await files.readFile(at('whole'), 'utf8'), 'one two three');
+  assert.equal(await files.readFile(file, 'utf8'), '');
+  await file.close();
+  for (const call of [() => files.readFile(file), () => files.writeFile(file, 'x'), () => files.appendFile(file, 'x')]) {
+    await assert.rejects(call, { code: 'EBADF' });
+  }
+  const own = await fs.promises.open(at('whole'));
+  assert.equal(await files.readFile(own, 'utf8'), 'one two three');
+  await own.close();
+});
+
+test('the default export has every function', () => {
+  const { default: all, ...named } = files;
+  assert.deepEqual({ ...all }, { ...named });
+  const lacking = Object.keys(fs.promises).filter((name) => fs.promises[name] && !(name in all));
+  assert.deepEqual(lacking.filter((name) => name !== 'glob'), ['lchmod']);
+});
+
+test('the environment says how many threads the engine starts', () => {
+  const text = `import fs from 'node:fs'; import { stat } from ${JSON.stringify(pathToFileURL(path.join(here, '../lib/promises.js')).href)};
+    const threads = () => fs.readdirSync('/proc/self/task').length; const before = threads();
+    await stat('/'); console.log(threads() - before);`;
+  const run = (workers) => spawnSync(process.execPath, ['--input-type=module', '-e', text],
+    { encoding: 'utf8', env: { ...process.env, TRAPLESS_WORKERS: workers } });
+  assert.equal(run('3').stdout, '3\n');
+  assert.equal(run('').stdout, '64\n');
+  for (const wrong of ['0', '-1', 'many', '5000', '1.5']) {
+    assert.match(run(wrong).stderr, new RegExp(`TRAPLESS_WORKERS is '${wrong}'.*from 1 to 4096`));
+  }
 });
 
 test('an error leads to the line that asked', async () => {
