@@ -27,7 +27,8 @@ def find(path: str) -> Path:
         with ConsoleProgress() as progress:  # it takes a minute, which the caller cannot foresee
             build(progress)
     if not found.exists():
-        remedy = f"make -C {shlex.quote(str(repo_root()))} all"
+        target = found.relative_to(repo_root()) if found.is_relative_to(repo_root()) else "all"
+        remedy = f"make -C {shlex.quote(str(repo_root()))} {shlex.quote(str(target))}"
         raise TraplessError(f"{found} is not there; in a checkout `{remedy}` builds it")
     return found
 

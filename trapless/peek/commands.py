@@ -7,11 +7,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trapless.base import built_programs
 from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.base.missing import remedy
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from trapless.peek.sampling.code_names import Names
 
 CHOICE, IMAGE = f"{__name__}.choice", f"{__name__}.image"  # of click's context, for machine()
-CANNOT_STOP = {"--gdb", "--local", "--ssh", "--rdma"}
+CANNOT_STOP, SAMPLING = {"--gdb", "--local", "--ssh", "--rdma"}, ("top", "record")
 PATH = click.Path(path_type=Path)
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
@@ -147,7 +149,7 @@ def machine() -> Machine:
     """The machine that the options name, or the only one here."""
     from trapless.peek import machines, waiting
 
-    meta = click.get_current_context().meta
+    meta, command = click.get_current_context().meta, click.get_current_context().info_name
     options = dict(meta[CHOICE])
     if meta.get(IMAGE) is not None:
         if options["ram"] is not None:
@@ -156,21 +158,21 @@ def machine() -> Machine:
     wait_s = options.pop("wait")
     ways = ("ram", "pid", "vm", "gdb", "local", "ssh", "rdma")
     given = [f"--{name}" for name in ways if options[name] is not None]
+    given[:1] = ["FILE"] if meta.get(IMAGE) is not None else given[:1]
     for way in ("vm", "ssh", "rdma"):
         if options[way] == "":
             raise click.UsageError(f"--{way} names no machine: it is empty")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
-    if {*given} & CANNOT_STOP and click.get_current_context().info_name == "check":
+    if {*given} & CANNOT_STOP and command == "check":
         raise click.UsageError(f"{given[0]} is not for check, which stops a VM by its monitor")
     if options["key"] is not None and given != ["--rdma"]:
         raise click.UsageError("--key is for the machine of --rdma")
-    if options["hole"] is not None and given not in ([], ["--ram"]):
+    if options["hole"] is not None and given not in ([], ["--ram"], ["FILE"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
-
-    def choose() -> Machine:
-        return machines.choose(**options)
-
+    if command in SAMPLING and not {*given} & {"--gdb", "--ssh"}:
+        built_programs.find("sampler/trapless-sampler")  # before anything is waited for
+    choose = partial(machines.choose, **options)
     chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
     inner = chosen.machine if isinstance(chosen, waiting.Awaited) else chosen
     privileged = isinstance(inner, machines.Process | machines.Own)

@@ -41,6 +41,10 @@ GENERAL = (
 T = TypeVar("T")
 
 
+class SilentMonitorError(TraplessError):
+    """The monitor gives no answer: QEMU is stopped or busy, or another client has the monitor."""
+
+
 class Listener:
     """The listening socket of a VM's monitor. QEMU inherits it; close() removes its file."""
 
@@ -182,13 +186,21 @@ class Monitor:
         """Let a stopped VM run."""
         self._ask("cont")
 
+    def status(self) -> str:
+        """The VM's state in QEMU's words, as "running", "paused" or "io-error"."""
+        told = self._ask("query-status")
+        return str(told.get("status")) if isinstance(told, dict) else ""
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """A block during which the VM is stopped."""
-        self.stop()
-        try:
+        """A block during which the VM is stopped. It then goes on, unless it stood still before."""
+        if self.status() != "running":
             yield
-        finally:
+            return
+        try:
+            self.stop()
+            yield
+        finally:  # also where "stop" was not answered in time: QEMU may obey it later
             self.go_on()
 
     def registers(self) -> list[Registers]:
@@ -234,7 +246,8 @@ class Monitor:
         try:
             return self._runner.run(asyncio.wait_for(work, limit_s))
         except TimeoutError as error:
-            raise TraplessError(f"QEMU's monitor at {self._path} does not answer") from error
+            text = f"QEMU's monitor at {self._path} does not answer"
+            raise SilentMonitorError(text) from error
         except (self._error, OSError, EOFError, AssertionError) as error:
             # An assertion of qemu.qmp fails where QEMU hangs up while it is being asked.
             reason = str(error).strip() or "the VM has ended"

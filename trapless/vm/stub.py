@@ -87,7 +87,15 @@ class Stub(Connection):
             for _ in range(SAID_MAX):
                 self.receive(QUIET_S)
             raise TraplessError(f"the stub at {self.address} says much that nobody asked for")
-        features = _text(self.ask("qSupported:xmlRegisters=i386", ANSWER_LIMIT_S))
+        try:
+            features = _text(self.ask("qSupported:xmlRegisters=i386", CONNECT_LIMIT_S))
+        except TraplessError as error:
+            if not isinstance(error.__cause__, TimeoutError):
+                raise
+            raise TraplessError(
+                f"the stub at {self.address} gives {error}: QEMU's process may be stopped, or "
+                "another debugger is connected"
+            ) from error
         if size := re.search(r"PacketSize=([0-9a-fA-F]{1,8})", features):
             self._chunk = max(min(int(size[1], 16), PACKET_BYTES_MAX) // 2 - 16, 64)
         if "qXfer:features:read+" in features:

@@ -334,7 +334,11 @@ def test_stopped_machine_is_told_from_one_that_hangs(kernel, tmp_path):
         assert emulator is not None
         os.kill(emulator.pid, signal.SIGSTOP)
         try:
-            named_first(running, Hang("process", "stopped", ("process", str(emulator.pid))))
+            named_first(running, Hang("process", "stopped", ("process", f"-CONT {emulator.pid}")))
+            done = peek("why", running.ram, "--monitor", running.monitor)
+            assert f"monitor at {running.monitor} does not answer; what the CPUs" in done.stdout
+            assert f"-CONT {emulator.pid}" in done.stdout and done.returncode == 3
+            assert f"(process {emulator.pid}), " in done.stdout.splitlines()[-1]
         finally:
             os.kill(emulator.pid, signal.SIGCONT)
         assert not until(running, lambda one: not one["hangs"])["hangs"]

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import doctest
 import json
+import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from trapless.base.console import TraplessError
 from trapless.cli import cli
 from trapless.peek import limits
-from trapless.peek.diagnosis import text
+from trapless.peek.diagnosis import text, two_looks
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health import printk_ring
@@ -25,6 +30,7 @@ from trapless.peek.kernel.health.single_look import merged
 from trapless.peek.kernel.health.thread_states import Clocks
 from trapless.peek.sandbox import messages
 from trapless.peek.sandbox.sandboxed_resolver import QUESTIONS
+from trapless.peek.stacks import stops
 
 RECORDS, RECORD_BITS, DATA_BITS = 8, 3, 7
 RING, DESCS = 0x1000, 0x2000
@@ -177,6 +183,9 @@ def test_log_of_absurd_size_is_refused(place):
         read(ring)
 
 
+WEB = "web (process 7)"
+
+
 def verdict(cause: Cause, subject: str, seconds: float = 1.0) -> Verdict:
     return Verdict(cause, f"{cause} {subject}", seconds, subject, (f"evidence of {subject}",))
 
@@ -211,13 +220,70 @@ def test_first_line_is_the_likeliest_cause():
     look = Look(95.0, 1, 12, (cpu,), ())
     quiet = Diagnosis("6.1.0", look, (), (), 2)
     assert next(text.diagnosis(quiet, 10)).startswith("Nothing hangs in the kernel: ")
-    hanging = Diagnosis("6.1.0", look, (verdict(Cause.LOCK, "x"),), ("a note",), 1)
+    hanging = Diagnosis("6.1.0", look, (verdict(Cause.LOCK, "x"),), ("a note",), 1, WEB)
     shown = list(text.diagnosis(hanging, 10))
     assert shown[0] == "1. lock x" and "Note: a note" in shown
     assert (
-        shown[-1] == "6.1.0, up 2 min, 1 CPU, 12 threads; one look, at memory that does not change"
+        shown[-1] == "web (process 7), 6.1.0, up 95 s, 1 CPU, 12 threads; "
+        "one look, at memory that does not change"
     )
     assert text.diagnosis_in_json(hanging)["verdicts"][0]["cause"] == "lock"
+
+
+def test_last_line_says_what_a_panic_stopped():
+    """The panic takes the others off line; a CPU that never was there has no time."""
+    cpus = tuple(Processor(n, n == 0, True, 0, "", ns, 0, 0.0, 0) for n, ns in enumerate((9, 9, 0)))
+    look = Look(95.0, 1, 12, cpus, ())
+    last = list(text.diagnosis(Diagnosis("6.1.0", look, (), (), 2, WEB), 10))[-1]
+    assert ", 1 CPU, " in last and last.endswith("; looked at twice")
+    panicked = Diagnosis("6.1.0", look, (verdict(Cause.PANIC, "x"),), (), 1, WEB)
+    last = list(text.diagnosis(panicked, 10))[-1]
+    assert ", 2 CPUs, 1 of them stopped, " in last
+    assert last.endswith("; one look was enough: the machine has panicked")
+
+
+@contextmanager
+def deaf(path: Path) -> Iterator[Path]:
+    """A monitor that lets anybody connect, and says nothing, as that of a stopped QEMU."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        yield path
+
+
+def test_monitor_that_does_not_answer_is_gone_on_without(tmp_path, monkeypatch):
+    monkeypatch.setattr(stops, "MONITOR_LIMIT_S", 0.2)
+    said = list[str]()
+    with deaf(tmp_path / "m") as path, stops.opened(path, None, said.append) as found:
+        assert found is None
+    assert said == [f"QEMU's monitor at {path} does not answer; what the CPUs execute is not known"]
+    with (  # of peek record and check, which are nothing without it
+        deaf(tmp_path / "n") as path,
+        pytest.raises(TraplessError, match="does not answer"),
+        stops.opened(path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [("paused", "paused (`virsh resume`, or `cont`"), ("io-error", "failed or is full")],
+)
+def test_state_of_a_machine_that_stands_still_is_told_by_its_monitor(status, words):
+    class Told:
+        def status(self) -> str:
+            return status
+
+    look = Look(95.0, 1, 12, (), ())
+    (found,) = two_looks._Host(None).on_still_clock(look, Told())  # type: ignore[arg-type]
+    assert found.cause is Cause.STOPPED and f"QEMU says that it is {status}" in found.text
+    assert words in found.text
+
+
+def test_registers_of_a_file_are_not_sought_elsewhere():
+    one = {"known": False, "threads": [], "state": "R", "kernel": [], "user": [], "lack": ""}
+    assert "--monitor" in "".join(text.stacks_for_people([one]))
+    assert "this file does not hold" in "".join(text.stacks_for_people([one], lives=False))
 
 
 def test_moment_later_than_the_clock_is_no_time_ago():
@@ -237,5 +303,7 @@ def test_file_is_named_once(tmp_path):
     image.write_bytes(bytes(1 << 20))
     done = CliRunner().invoke(cli, ["peek", "why", "--ram", str(image), str(image)])
     assert done.exit_code == 2 and "give one of them" in done.output
+    done = CliRunner().invoke(cli, ["peek", "why", "--vm", "web", str(image)])
+    assert done.exit_code == 2 and "FILE and --vm each name a machine" in done.output
     done = CliRunner().invoke(cli, ["peek", "why", str(image)])
     assert done.exit_code == 1 and "all zeros" in str(done.exception or done.output)

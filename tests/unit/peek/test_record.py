@@ -158,7 +158,7 @@ def test_an_idle_kernel_whose_clock_stops_is_not_taken_for_another(tmp_path, mon
     kernel = ToyKernel()
     with Target.open(kernel.save(tmp_path)) as target:
         mine = boots.Boots(target, Emulator(os.getpid(), ()))
-        monkeypatch.setattr(mine, "_worked_s", lambda: 1e9)  # it works on something
+        monkeypatch.setattr(mine, "_worked_s", lambda: (1e9, 0.0))  # it works on something
         for _ in range(3):
             assert mine.look()
             mine._search.join()

@@ -18,7 +18,7 @@ import pytest
 
 from trapless.base.console import TraplessError
 from trapless.vm import qmp
-from trapless.vm.qmp import Listener, Monitor, parse_registers
+from trapless.vm.qmp import Listener, Monitor, SilentMonitorError, parse_registers
 
 PRINTED = """
 CPU#0\r
@@ -131,6 +131,7 @@ def send(connection: socket.socket, message: dict) -> None:
 
 GREETING = {"QMP": {"version": {"qemu": {}}, "capabilities": []}}
 DONE: dict = {"return": {}}
+RUNNING: dict = {"return": {"status": "running"}}
 REFUSED = {"error": {"class": "GenericError", "desc": "no room for a core"}}
 
 
@@ -169,10 +170,35 @@ def test_silent_monitor_is_not_waited_for_without_end(tmp_path, monkeypatch):
 def test_stopped_vm_goes_on_whatever_happens(tmp_path):
     path = tmp_path / "monitor"
     with (
-        answering(path, DONE, DONE, DONE) as heard,
+        answering(path, DONE, RUNNING, DONE, DONE) as heard,
         Monitor(path) as monitor,
         pytest.raises(ZeroDivisionError),
         monitor.stopped(),
     ):
         raise ZeroDivisionError
-    assert [message["execute"] for message in heard] == ["qmp_capabilities", "stop", "cont"]
+    assert [message["execute"] for message in heard][1:] == ["query-status", "stop", "cont"]
+
+
+def test_vm_that_stood_still_before_does_not_go_on(tmp_path):
+    """Whoever paused it wants it so."""
+    path = tmp_path / "monitor"
+    with (
+        answering(path, DONE, {"return": {"status": "paused"}}) as heard,
+        Monitor(path) as monitor,
+        monitor.stopped(),
+    ):
+        pass
+    assert [message["execute"] for message in heard][1:] == ["query-status"]
+
+
+def test_vm_that_is_stopped_too_late_goes_on(tmp_path):
+    """QEMU may obey "stop" long after nobody waits for its answer any more."""
+    path = tmp_path / "monitor"
+    with (
+        answering(path, DONE, RUNNING, {"event": "NONE"}, DONE) as heard,
+        Monitor(path, answer_limit_s=0.5) as monitor,
+        pytest.raises(SilentMonitorError),
+        monitor.stopped(),
+    ):
+        pass
+    assert [message["execute"] for message in heard][1:] == ["query-status", "stop", "cont"]

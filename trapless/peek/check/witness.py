@@ -31,6 +31,7 @@ from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.recording_tables import COLUMNS
 from trapless.peek.sampling.sampling_plan import Base, Field
 from trapless.peek.sampling.tier0 import Part
+from trapless.peek.stacks.stops import monitor_at
 from trapless.report.figures import Table
 from trapless.vm.qmp import Monitor, Registers
 
@@ -272,7 +273,7 @@ def check(
     `monitor` is the emulator's socket. PeekError where the target restarts.
     """
     moments = random.Random(seed)
-    with machine.open(sandbox=False) as target, Monitor(monitor) as connection:
+    with machine.open(sandbox=False) as target, monitor_at(monitor) as connection:
         witness = Witness(target, connection)
         for stop in range(stops):
             pause_s = moments.expovariate(1 / INTERVAL_MEAN_S)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,18 @@ def _opened() -> Iterator[tuple[SandboxedTarget, Emulator | None, bool]]:
         yield target, emulator, lives
 
 
+def _name_of(target: SandboxedTarget, emulator: Emulator | None) -> str:
+    """How people call a machine: by its name and process, or else by where its memory is."""
+    from trapless.peek.guest_text import visible
+    from trapless.peek.machines import machine_of
+
+    if emulator is None:
+        return str(visible(target.memory.name))
+    process = f"process {emulator.pid}"
+    found = machine_of(Path(f"/proc/{emulator.pid}"))
+    return f"{visible(found.name)} ({process})" if found is not None and found.name else process
+
+
 def _has_ended(emulator: Emulator | None) -> bool:
     return emulator is not None and not Path(f"/proc/{emulator.pid}").exists()
 
@@ -101,8 +114,14 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
     from trapless.peek.diagnosis import text, two_looks
     from trapless.peek.stacks.stops import opened
 
-    with _opened() as (target, emulator, lives), opened(monitor, target.memory) as stops:
+    lacks: list[str] = []
+    with (
+        _opened() as (target, emulator, lives),
+        opened(monitor, target.memory, lacks.append) as stops,
+    ):
         found = two_looks.diagnose(target, emulator, longer_s, stops, lives=lives)
+        name = _name_of(target, emulator)
+    found = replace(found, machine=name, notes=(*lacks, *found.notes))
     if as_json:
         click.echo(json.dumps(text.diagnosis_in_json(found)))
     else:
@@ -118,9 +137,9 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
 def ps(every_thread: bool, as_json: bool) -> None:
     """List the processes of a machine.
 
-    Each line has the state of a process (R runs or wants to, S sleeps, D is blocked, I is an idle
-    kernel thread, T is stopped, Z has ended), the time since it ran last, its CPU, the function
-    of the kernel that it waits in, its name and its command line.
+    STATE is R (it runs or wants to), S (it sleeps), D (it is blocked), I (an idle kernel thread), T
+    (it is stopped) or Z (it has ended). FOR is the time since it ran last. Its CPU follows, the
+    function of the kernel that it waits in, its name and its command line.
 
     \b
     trapless peek ps --vm web
@@ -152,7 +171,10 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
     from trapless.peek.diagnosis import text, two_looks
     from trapless.peek.stacks.stops import opened
 
-    with _opened() as (target, _, _), opened(monitor, target.memory) as stops:
+    def silent(lack: str) -> None:
+        click.echo(f"trapless: {lack}", err=True)
+
+    with _opened() as (target, _, lives), opened(monitor, target.memory, silent) as stops:
         with two_looks.registers_of(target, stops) as registers:
             cpus = target.cpu_stacks(registers) if registers else []
         running = {one.pid for one in cpus}
@@ -161,7 +183,7 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
     else:
-        click.echo("\n".join(text.stacks_for_people(found)).rstrip())
+        click.echo("\n".join(text.stacks_for_people(found, lives=lives)).rstrip())
 
 
 @click.command()

@@ -11,13 +11,19 @@ from typing import Any
 
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.health.hang_causes import Cause
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.health.thread_states import letter_of
 from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, ThreadStack
 
 NAMED_MAX = 8
-UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
+ENDS = {
+    Cause.PANIC: "the machine has panicked",
+    Cause.HALTED: "the machine was told to stand still",
+}
+UNITS = ((86_400, 1.5, "d"), (3600, 1.5, "h"), (60, 3, "min"))
+"""Each with how many of it are the least that is said in it."""
 ENDINGS = {
     Ending.LOST: "its callers are not known",
     Ending.GUESSED: "with a frame that no table describes",
@@ -27,11 +33,11 @@ ENDINGS = {
 def duration(seconds: float) -> str:
     """A time for people.
 
-    >>> duration(4.2), duration(95), duration(7300)
-    ('4 s', '2 min', '2 h')
+    >>> duration(4.2), duration(95), duration(200), duration(7300)
+    ('4 s', '95 s', '3 min', '2 h')
     """
-    for size, unit in UNITS:
-        if seconds >= 1.5 * size:
+    for size, least, unit in UNITS:
+        if seconds >= least * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
 
@@ -51,19 +57,39 @@ def diagnosis(found: Diagnosis, longer_s: float) -> Iterator[str]:
     if found.notes:
         yield ""
         yield from (f"Note: {line}" for line in found.notes)
-    look = found.look
-    cpus = sum(one.is_online for one in look.processors)
     yield ""
     yield (
-        f"{found.release}, up {duration(look.uptime_s)}, {cpus} CPU{'s' * (cpus != 1)}, "
-        f"{look.threads} threads; "
-        + ("looked at twice" if found.looks > 1 else "one look, at memory that does not change")
+        f"{found.machine}, {found.release}, up {duration(found.look.uptime_s)}, {_cpus(found)}, "
+        f"{found.look.threads} threads; {_looks(found)}"
     )
+
+
+def _causes(found: Diagnosis) -> set[Cause]:
+    return {one.cause for one in found.verdicts}
+
+
+def _cpus(found: Diagnosis) -> str:
+    """How many CPUs a machine has. A panic and a halt stop those that ran until then."""
+    online = sum(one.is_online for one in found.look.processors)
+    stopped = 0
+    if _causes(found) & ENDS.keys():
+        stopped = sum(one.clock_ns > 0 and not one.is_online for one in found.look.processors)
+    text = f"{online + stopped} CPU{'s' * (online + stopped != 1)}"
+    return f"{text}, {stopped} of them stopped" if stopped else text
+
+
+def _looks(found: Diagnosis) -> str:
+    if found.looks > 1:
+        return "looked at twice"
+    for cause in ENDS.keys() & _causes(found):
+        return f"one look was enough: {ENDS[cause]}"
+    return "one look, at memory that does not change"
 
 
 def diagnosis_in_json(found: Diagnosis) -> dict[str, Any]:
     """The same for programs."""
     return {
+        "machine": found.machine,
         "hangs": found.hangs,
         "kernel": found.release,
         "uptime_s": round(found.look.uptime_s, 3),
@@ -168,8 +194,9 @@ def _frames(one: ThreadStack | CpuStack, name: Name) -> dict[str, Any]:
     }
 
 
-def stacks_for_people(found: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The lines of `peek stacks`."""
+def stacks_for_people(found: Iterable[dict[str, Any]], *, lives: bool = True) -> Iterator[str]:
+    """The lines of `peek stacks`. `lives` is false of a saved image."""
+    lack = "are not in memory (--monitor or --gdb has them)" if lives else "this file does not hold"
     for one in found:
         threads = one["threads"]
         names = ", ".join(f"{each['name']} ({each['pid']})" for each in threads[:NAMED_MAX])
@@ -177,7 +204,7 @@ def stacks_for_people(found: Iterable[dict[str, Any]]) -> Iterator[str]:
         head = f"CPU {one['cpu']}" if "cpu" in one else f"{len(threads)} in {one['state']}"
         yield f"{head}: {names}{more}"
         if not one["known"]:
-            yield "    on a CPU, whose registers are not in memory (--monitor or --gdb has them)"
+            yield f"    on a CPU, whose registers {lack}"
         yield from (f"    {frame}" for frame in one["kernel"])
         yield from (f"    {frame} (user)" for frame in one["user"])
         if one["lack"]:

@@ -14,15 +14,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.emulator import Emulator
 from trapless.peek.kernel.health.guest_cpus import without_ticks
 from trapless.peek.kernel.health.hang_causes import Cause, Look, Verdict
-from trapless.peek.kernel.kernel_stacks import CpuRegisters
+from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack
 from trapless.peek.kernel.target import function_of
 from trapless.peek.sampling.boots import clock
 from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.peek.stacks.stops import Stops
+from trapless.vm.qmp import SilentMonitorError
 
 LONGER_S = 10.0
 """How long something has to hang to count, if nobody says otherwise."""
@@ -36,6 +38,16 @@ IDLE_SHARE = 0.02
 """An emulator that takes less of a processor runs no CPU."""
 INTERRUPTS_ON = 0x200
 NO_REGISTERS = "is not in its memory: --monitor SOCKET or --gdb HOST:PORT shows it"
+RUNS = "running"
+STATUSES = {
+    "paused": "`virsh resume`, or `cont` in its monitor, continues it",
+    "io-error": "its disk on this host failed or is full",
+    "prelaunch": "`cont` in its monitor starts it",
+    "inmigrate": "it waits for what another host sends",
+    "postmigrate": "it has moved to another host",
+    "internal-error": "QEMU or KVM failed; QEMU's log has more",
+}
+"""The states of a machine in QEMU's words, and what they mean."""
 SPINS = (
     (
         (
@@ -67,6 +79,7 @@ class Diagnosis:
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     looks: int
+    machine: str = ""
 
     @property
     def hangs(self) -> bool:
@@ -99,7 +112,7 @@ def diagnose(
     found = [one for one in second.verdicts if (one.cause, one.subject) in seen]
     found = [_without_ticks(one, first, second) for one in found]
     if second.jiffies == first.jiffies and clock(target) == before:
-        found = [*host.on_still_clock(second), *found]
+        found = [*host.on_still_clock(second, stops), *found]
     found = [_with_stacks(target, host.explained(one), stops) for one in found]
     found.sort(key=lambda one: one.order)
     return Diagnosis(str(target.release), second, tuple(found), second.notes, 2)
@@ -118,6 +131,13 @@ def _without_ticks(one: Verdict, first: Look, second: Look) -> Verdict:
         if now.number in one.cpus and stands and second.jiffies > first.jiffies:
             return without_ticks(now, one.seconds)
     return one
+
+
+def _told_status(stops: Stops | None) -> str:
+    """The machine's state in QEMU's words; empty where QEMU does not tell it."""
+    with suppress(TraplessError):
+        return stops.status() if stops is not None else ""
+    return ""
 
 
 class _Host:
@@ -157,15 +177,22 @@ class _Host:
             return text.rpartition(")")[2].split()[0]
         return ""
 
-    def on_still_clock(self, look: Look) -> list[Verdict]:
+    def on_still_clock(self, look: Look, stops: Stops | None) -> list[Verdict]:
         """The verdict on a machine whose clock did not move between two looks."""
         seconds = time.monotonic() - self._began_s
         if self._state() in ("T", "t"):
             text = (
-                f"The machine is stopped: its process {self._pid} on this host is, and SIGCONT "
-                "lets it go on."
+                f"The machine is stopped: its process ({self._pid}) has been stopped by a signal; "
+                f"`kill -CONT {self._pid}` continues it."
             )
             return [Verdict(Cause.STOPPED, text, seconds, "process")]
+        status = _told_status(stops)
+        if status not in ("", RUNS):
+            text = (
+                f"The machine does not run: QEMU says that it is {status}"
+                f"{f' ({STATUSES[status]})' if status in STATUSES else ''}."
+            )
+            return [Verdict(Cause.STOPPED, text, seconds, "monitor")]
         shares = self._shares()
         if not shares:
             text = (
@@ -245,13 +272,17 @@ def _with_stacks(target: SandboxedTarget, one: Verdict, stops: Stops | None) -> 
     """A verdict on CPUs, with what these execute where their registers can be had."""
     if not one.cpus:
         return one
-    with registers_of(target, stops) as registers:
-        chosen = [each for each in registers if each.cpu in one.cpus]
-        stacks = target.cpu_stacks(chosen) if chosen else []
+    lack = NO_REGISTERS
+    chosen, stacks = list[CpuRegisters](), list[CpuStack]()
+    try:
+        with registers_of(target, stops) as registers:
+            chosen = [each for each in registers if each.cpu in one.cpus]
+            stacks = target.cpu_stacks(chosen) if chosen else []
+    except SilentMonitorError as error:
+        lack = f"is not known: {error}"
     if not chosen:
         numbers = ", ".join(map(str, one.cpus))
-        lines = [f"what CPU {numbers} executes {NO_REGISTERS}"]
-        return replace(one, evidence=(*one.evidence, *lines))
+        return replace(one, evidence=(*one.evidence, f"what CPU {numbers} executes {lack}"))
     flags = {each.cpu: each.values.get("flags", 0) for each in chosen}
     lines, text = [], one.text
     for stack in stacks:

@@ -33,6 +33,8 @@ TOKENS = 256
 ROUND = 4096  # symbols between two looks at the budget
 LONG_NAME = 0x80  # in a name's length: seven more bits follow
 KERNEL_HALF = 1 << 63
+COMPAT = b"__ia32_sys_"
+"""How the names of system calls of 32-bit programs begin."""
 MASK = (1 << 64) - 1
 
 Reader = Callable[[int, int], bytes]
@@ -128,8 +130,10 @@ class Symbols:
         if linked < KERNEL_HALF or place < 0 or self.addresses[place] < KERNEL_HALF:
             return None
         first = bisect.bisect_left(self.addresses, self.addresses[place])
-        # If an address has several names, people know it by the global one.
-        best = next(filter(self._is_global, range(first, place + 1)), first)
+        # If an address has several names, people know it by the global one, and a system call
+        # without arguments by that of 64-bit programs.
+        known = [*filter(self._is_global, range(first, place + 1)), first]
+        best = next((one for one in known if not self.names[one].startswith(COMPAT)), known[0])
         return GuestText(self.names[best]), linked - self.addresses[place]
 
     def size_at(self, address: int) -> int:

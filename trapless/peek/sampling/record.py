@@ -116,7 +116,7 @@ def source_of(target: Target) -> FileMemory:
     if not isinstance(memory, FileMemory) or memory.is_saved:
         raise PeekError(
             f"{memory.name} is not the RAM of a running machine, so it cannot be sampled; "
-            "`trapless peek shell` opens it"
+            "`trapless peek why`, `ps`, `stacks`, `dmesg` and `shell` take it"
         )
     return memory
 

@@ -8,7 +8,7 @@ millisecond each time, behind a stub for longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ from typing import Protocol
 from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import Memory
-from trapless.vm.qmp import Monitor, Registers
+from trapless.vm.qmp import Monitor, Registers, SilentMonitorError
 
 NAMES = {
     "sp": "RSP",
@@ -29,8 +29,17 @@ NAMES = {
 }
 
 
+UNKNOWN = "what the CPUs execute is not known"
+MONITOR_LIMIT_S, ANSWER_LIMIT_S = 5.0, 30.0
+"""The longest wait until QEMU's monitor lets us in, and for each answer: QEMU gives none while its
+process is stopped, and never to a second client."""
+
+
 class Stops(Protocol):
     """A way to stop a machine. One thread uses it."""
+
+    def status(self) -> str:
+        """The machine's state in QEMU's words; empty where nobody tells it."""
 
     def stopped(self) -> AbstractContextManager[list[CpuRegisters]]:
         """A block during which the machine stands still, with the registers of all its CPUs."""
@@ -55,11 +64,19 @@ def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
     ]
 
 
+def monitor_at(path: Path) -> Monitor:
+    """A connection to a machine's monitor, which is not waited for without end."""
+    return Monitor(path, MONITOR_LIMIT_S, ANSWER_LIMIT_S)
+
+
 class MonitorStops:
     """Stops a machine by QEMU's monitor."""
 
     def __init__(self, path: Path) -> None:
-        self._monitor = Monitor(path)
+        self._monitor = monitor_at(path)
+
+    def status(self) -> str:
+        return self._monitor.status()
 
     @contextmanager
     def stopped(self) -> Iterator[list[CpuRegisters]]:
@@ -75,6 +92,9 @@ class StubStops:
 
     def __init__(self, memory: StubMemory) -> None:
         self._memory = memory
+
+    def status(self) -> str:
+        return ""
 
     @contextmanager
     def stopped(self) -> Iterator[list[CpuRegisters]]:
@@ -96,13 +116,23 @@ class StubStops:
 
 
 @contextmanager
-def opened(path: Path | None, memory: Memory | None = None) -> Iterator[Stops | None]:
-    """The stops by a monitor's socket, or by the stub that has the memory; None without one."""
+def opened(
+    path: Path | None, memory: Memory | None = None, silent: Callable[[str], None] | None = None
+) -> Iterator[Stops | None]:
+    """The stops by a monitor's socket, or by the stub that has the memory; None without one.
+
+    With `silent`, there are none either where the monitor does not answer; it is told so in words.
+    """
     stops: Stops | None = None
     if isinstance(memory, StubMemory):
         stops = StubStops(memory)
     elif path is not None:
-        stops = MonitorStops(path)
+        try:
+            stops = MonitorStops(path)
+        except SilentMonitorError as error:
+            if silent is None:
+                raise
+            silent(f"{error}; {UNKNOWN}")
     try:
         yield stops
     finally:

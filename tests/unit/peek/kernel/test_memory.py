@@ -161,7 +161,7 @@ def test_damaged_elf_cores_are_refused(tmp_path):
     (tmp_path / "cut").write_bytes(whole[:6000])
     (tmp_path / "big-endian").write_bytes(whole[:5] + b"\x02" + whole[6:])
     for name, path in {
-        "truncated": tmp_path / "cut",
+        f"cut off .* 6000 bytes, and a whole one {len(whole)}; copy it again": tmp_path / "cut",
         "64-bit little-endian": tmp_path / "big-endian",
         "not the memory of an x86-64": core(tmp_path / "arm", segment, machine=183),
         "x86-64 machine": core(tmp_path / "program", segment, kind=2),

@@ -25,7 +25,7 @@ REASONS = (
     ("Requested init", "it has found no first program to run"),
     ("System is deadlocked on memory", "memory ran out, and there was no process left to kill"),
     ("Out of memory", "memory ran out"),
-    ("sysrq triggered crash", "somebody asked for it (sysrq c)"),
+    ("sysrq triggered crash", "somebody asked for it"),
     ("hung_task", "threads were blocked for too long, and it is set to panic then"),
     ("softlockup", "a CPU did not schedule, and it is set to panic then"),
     ("Hard LOCKUP", "a CPU took no interrupts, and it is set to panic then"),

@@ -49,13 +49,18 @@ def read(name: str, descriptor: int, size: int) -> tuple[list[Region], list[Regi
     if (kind, machine) != (CORE, X86_64):
         raise PeekError(f"{name} is an ELF file, but not the memory of an x86-64 machine")
     regions, notes = list[Region](), b""
-    for segment_kind, _, offset, _, start, length, _, _ in _segments(name, descriptor, head):
-        if segment_kind not in (PT_LOAD, PT_NOTE) or length == 0:
-            continue
-        if offset + length > size:
-            raise PeekError(
-                f"{name} is truncated: it has {size} bytes, and memory up to {offset + length}"
-            )
+    wanted = [
+        (one[0], one[2], one[4], one[5])
+        for one in _segments(name, descriptor, head)
+        if one[0] in (PT_LOAD, PT_NOTE) and one[5]
+    ]
+    whole = max((offset + length for _, offset, _, length in wanted), default=0)
+    if whole > size:
+        raise PeekError(
+            f"{name} is cut off (truncated): it has {size} bytes, and a whole one {whole}; copy it "
+            "again"
+        )
+    for segment_kind, offset, start, length in wanted:
         if segment_kind == PT_NOTE:
             notes = notes or os.pread(descriptor, min(length, limits.CORE_NOTES_BYTES_MAX), offset)
         elif start + length <= PHYSICAL_MAX:

@@ -138,7 +138,8 @@ def _lime(name: str, descriptor: int, size: int) -> list[Region]:
         place += len(head)
         if place + length > size:
             raise PeekError(
-                f"{name} is truncated: it has {size} bytes, and memory up to {place + length}"
+                f"{name} is cut off (truncated): it has {size} bytes, and a whole one "
+                f"{place + length} or more; copy it again"
             )
         regions.append(Region(first, length, place))
         if len(regions) > limits.REGIONS_MAX or last >= elf_core.PHYSICAL_MAX:
