@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,10 +92,11 @@ def test_attributes_and_folders_are_those_of_os(folder: Path):
             assert await entry.is_file() == wanted.is_file()
             assert await entry.is_symlink() == wanted.is_symlink()
             assert await entry.stat(follow_symlinks=False) == wanted.stat(follow_symlinks=False)
-        for top in (folder, os.fspath(folder), os.fsencode(folder)):
+        tops: tuple[Any, ...] = (folder, os.fspath(folder), os.fsencode(folder))
+        for top in tops:
             walked = [(path, sorted(a), sorted(b)) async for path, a, b in files.walk(top)]
-            wanted = [(path, sorted(a), sorted(b)) for path, a, b in os.walk(top)]
-            assert sorted(walked) == sorted(wanted)
+            plain = [(path, sorted(a), sorted(b)) for path, a, b in os.walk(top)]
+            assert sorted(walked) == sorted(plain)
         in_bytes = os.fsencode(folder)
         names = sorted((entry.name, entry.path) for entry in await files.scandir(in_bytes))
         assert names == sorted((entry.name, entry.path) for entry in os.scandir(in_bytes))
