@@ -141,7 +141,7 @@ static void await_all(struct tl_files *files)
  * The engine is its parent's: the child can do nothing with it but destroy it. AddressSanitizer's
  * memory may be locked in the child for ever, if another thread had the lock.
  */
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MAY_FORK false
 #else
 #define MAY_FORK true
