@@ -7,7 +7,7 @@ the tools that compile for it. It owns no kernel and starts nothing.
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,13 +33,13 @@ class Architecture:
     supervisor: str  # why it has no supervisor mode; empty if it has
 
     def __reduce__(self) -> tuple[Callable[[str], Architecture], tuple[str]]:
-        """Rows are compared by identity, also those of another process."""
+        """A row that another process was given is the row here."""
         return named, (self.name,)
 
     @property
     def is_foreign(self) -> bool:
         """Whether this machine's own programs do not run there."""
-        return self.machine != platform.machine()
+        return self.machine != os.uname().machine
 
     def tool(self, name: str) -> str:
         """A compiler or another of the binutils that works for it, by the name it has here."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trapless.base import built_programs
 from trapless.base.console import ConsoleProgress, TraplessError
 from trapless.base.missing import remedy
 
@@ -171,7 +170,9 @@ def machine() -> Machine:
     if options["hole"] is not None and given not in ([], ["--ram"], ["FILE"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
     if command in SAMPLING and not {*given} & {"--gdb", "--ssh"}:
-        built_programs.find("sampler/trapless-sampler")  # before anything is waited for
+        from trapless.peek.sampling import sampler
+
+        sampler.program()  # says what is missing before anything is waited for
     choose = partial(machines.choose, **options)
     chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
     inner = chosen.machine if isinstance(chosen, waiting.Awaited) else chosen
@@ -472,12 +473,7 @@ def trace(
 
     with ConsoleProgress() as progress:
         outcome = part.trace(
-            machine(),
-            output,
-            format_=chosen,
-            seconds=seconds,
-            backlog=backlog,
-            progress=progress,
+            machine(), output, format_=chosen, seconds=seconds, backlog=backlog, progress=progress
         )
     click.echo(f"{outcome}{f': {output}' if output is not None else ''}", err=True)
 
