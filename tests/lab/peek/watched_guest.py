@@ -27,6 +27,8 @@ from trapless.vm import lab
 MARK = "== done =="
 GUEST_LIMIT_S = 2.5 * LIMIT_S
 """The limit for one guest, which serves many checks."""
+ROUND_TRIPS_MAX = 300
+"""The most reads, one after the other, by which a kernel is opened from another machine."""
 
 
 class Guest:

@@ -23,7 +23,7 @@ import pytest
 from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek import watched_guest
 from tests.lab.peek.remote import ssh_guest
-from tests.lab.peek.watched_guest import Guest, folder_of_memory, recording
+from tests.lab.peek.watched_guest import ROUND_TRIPS_MAX, Guest, folder_of_memory, recording
 from trapless.peek import machines
 from trapless.peek.diagnosis.commands import HANGS
 from trapless.peek.errors import PeekError
@@ -40,8 +40,6 @@ pytestmark = [
     pytest.mark.skipif(bool(ssh_guest.missing()), reason=f"no {ssh_guest.missing()} here"),
 ]
 
-ROUND_TRIPS_MAX = 300
-"""The most reads that opening a kernel may take, one after the other."""
 SHARE_MIN = 0.6
 """Of the CPU that only a loop may use: the guest's own ticks and kernel threads have the rest."""
 LOADS = """\

@@ -23,7 +23,7 @@ import pytest
 from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek.remote import linked_guests
 from tests.lab.peek.remote.linked_guests import KEY, LOAD, TARGET
-from tests.lab.peek.watched_guest import Guest, folder_of_memory
+from tests.lab.peek.watched_guest import ROUND_TRIPS_MAX, Guest, folder_of_memory
 from trapless.peek import machines
 from trapless.peek.diagnosis.commands import HANGS
 from trapless.peek.kernel.target import Target
@@ -38,8 +38,6 @@ pytestmark = [
     pytest.mark.skipif(bool(linked_guests.missing()), reason=f"no {linked_guests.missing()} here"),
 ]
 
-ROUND_TRIPS_MAX = 300
-"""The most reads that opening a kernel may take, one after the other."""
 CONNECTIONS_MAX = 8
 """TLR_CONNECTIONS_MAX of the module."""
 HOSTILE = ROOT / "tests/lab/peek/remote/hostile_observer.c"
