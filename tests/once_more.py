@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs lab tests that failed once more, each alone, and separates unsteady from failed ones.
+"""Runs lab and slow tests that failed once more, alone, and separates unsteady from failed ones.
 
 A busy machine must not lose a landing, and a race must not hide: a test that passes the second time
 is named in the closing lines as unsteady with what failed, both logs stay in build/once-more, and
 the run succeeds only with fewer than UNSTEADY_MAX of them. It runs at the end of a session with
-`--once-more`, which `make test` gives. It repeats nothing but tests marked `lab`.
+`--once-more`, which `make test` gives. It repeats nothing but tests marked `lab` or `slow`: those
+depend on other processes or virtual machines.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+REPEATED = ("lab", "slow")
+"""Marks of the tests that run again."""
 UNSTEADY_MAX = 3
 """With so many unsteady tests a run fails: so many are no accident."""
 FAILURES_MAX = 10
@@ -33,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--once-more",
         action="store_true",
-        help="run lab tests that failed once more, each alone; fewer than "
+        help="run lab and slow tests that failed once more, alone; fewer than "
         f"{UNSTEADY_MAX} that pass then are no failure, but are named as unsteady",
     )
 
@@ -55,11 +58,11 @@ class OnceMore:
         shutil.rmtree(self._config.rootpath / FOLDER, ignore_errors=True)  # of an earlier run
         stats = self._terminal.stats
         bad = [*stats.get("failed", ()), *stats.get("error", ())]
-        groups = _groups(report for report in bad if "lab" in getattr(report, "keywords", ()))
+        groups = _groups(report for report in bad if _is_repeated(report))
         if session.exitstatus != pytest.ExitCode.TESTS_FAILED or not groups:
             return
         if len(groups) > FAILURES_MAX:
-            self._lines.append(f"{len(groups)} lab tests failed: too many to run them once more")
+            self._lines.append(f"{len(groups)} tests failed: too many to run them once more")
             return
         unsteady = [group for group in groups if self._passes(group)]
         self._rename({report.nodeid for group in unsteady for report in group})
@@ -122,6 +125,11 @@ class OnceMore:
     def pytest_terminal_summary(self) -> None:
         for line in self._lines:
             self._terminal.write_line(line)
+
+
+def _is_repeated(report: object) -> bool:
+    keywords = getattr(report, "keywords", ())
+    return any(mark in keywords for mark in REPEATED)
 
 
 def _reason(report: pytest.TestReport) -> list[str]:

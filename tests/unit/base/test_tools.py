@@ -61,7 +61,8 @@ import signal, sys, pathlib
 from trapless import cli
 from trapless.base import cache, tools
 from trapless.base.console import ConsoleProgress
-stubborn = 'trap : TERM; until [ -s pid ]; do :; done; echo up > up; while :; do echo x > "$0/x"; done'
+wait_for_pid = 'until [ -s pid ]; do :; done'
+stubborn = f'trap : TERM; {wait_for_pid}; echo up > up; while :; do echo x > "$0/x"; done'
 script = 'sh -c "$1" "$0" & echo $! > pid; wait'
 def work(prog_name, standalone_mode):
     with ConsoleProgress() as progress, cache.locked(pathlib.Path("c/lock"), "x", progress):

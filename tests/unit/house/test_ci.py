@@ -105,21 +105,23 @@ def test_shares(machine, number):
 """
 
 
-def ci_of(folder, *parts, no_lab=""):
-    """Run lab tests made of these parts, with five more that pass, and `no_lab`."""
+def ci_of(folder, *parts, no_lab="", mark="lab"):
+    """Run tests so marked, made of these parts, with five more that pass, and `no_lab`."""
     tests = folder / "made_up"
     tests.mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", tests)
     (tests / "test_steady.py").write_text(STEADY)
     (tests / "test_no_lab.py").write_text(no_lab)
-    (tests / "test_parts.py").write_text("".join([ONCE, *parts]))
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    lab: of the lab\n")
+    once = ONCE.replace("mark.lab", f"mark.{mark}")
+    (tests / "test_parts.py").write_text("".join([once, *parts]))
+    (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n    {mark}: of these tests\n")
     return ci(folder, f"{sys.executable} -m pytest -ra -n 2 $(if $(CI),--once-more) made_up")
 
 
-def test_a_lab_test_that_fails_once_is_unsteady_and_no_failure(tmp_path):
+@pytest.mark.parametrize("mark", ["lab", "slow"])
+def test_a_test_that_fails_once_is_unsteady_and_no_failure(tmp_path, mark):
     """Tests that shared what failed count as one such test."""
-    run = ci_of(tmp_path, FAILS_ONCE.format(1), SHARED)
+    run = ci_of(tmp_path, FAILS_ONCE.format(1), SHARED, mark=mark)
     *_, count = run.stdout.splitlines()
     assert run.returncode == 0, run.stdout
     assert count.startswith("5 passed, 5 unsteady in ")
@@ -135,7 +137,7 @@ def test_a_lab_test_that_fails_once_is_unsteady_and_no_failure(tmp_path):
 
 
 def test_a_lab_test_that_fails_twice_fails_the_run(tmp_path):
-    """A test without a VM fails it at once."""
+    """A test with neither mark fails it at once."""
     run = ci_of(tmp_path, FAILS_ONCE.format(1), FAILS_ALWAYS, no_lab=FAILS_ALWAYS)
     assert run.returncode == 1
     *_, count = run.stdout.splitlines()
