@@ -106,7 +106,6 @@ int tlr_connection_create(struct tlr_connection *connection)
 
 	connection->sent.done = on_sent;
 	connection->received.done = on_received;
-	init_waitqueue_head(&connection->wait);
 	connection->messages = kzalloc(sizeof(*connection->messages), GFP_KERNEL);
 	if (!connection->messages)
 		return -ENOMEM;

@@ -15,6 +15,7 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/random.h>
+#include <linux/security.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
@@ -78,16 +79,31 @@ static int register_region(struct tlr_connection *connection, u64 start, u64 len
 	return tlr_connection_await(connection, &connection->sending, SETTLE_MS);
 }
 
+/* Two drivers drop a registration's page size, and take its list as one of small pages. */
+static bool takes_large_pages(const struct ib_device *device)
+{
+	switch (device->ops.driver_id) {
+	case RDMA_DRIVER_ERDMA:
+	case RDMA_DRIVER_VMW_PVRDMA:
+		return false;
+	case RDMA_DRIVER_SIW:	/* it takes whole scatterlists, of any page size */
+		return true;
+	default:
+		return device->attrs.page_size_cap & PMD_SIZE;
+	}
+}
+
 /* Registers memory that is all online: by large pages where they fit, else by small ones. */
 static int register_memory(struct tlr_connection *connection, u64 start, u64 end)
 {
 	u64 pages_max = connection->id->device->attrs.max_fast_reg_page_list_len;
+	bool by_large = takes_large_pages(connection->id->device);
 
 	while (start < end) {
-		bool large = IS_ALIGNED(start, PMD_SIZE) && end - start >= PMD_SIZE;
+		bool large = by_large && IS_ALIGNED(start, PMD_SIZE) && end - start >= PMD_SIZE;
 		u64 page = large ? PMD_SIZE : PAGE_SIZE;
 		u64 stop = large ? ALIGN_DOWN(end, PMD_SIZE) :
-			   min(end, ALIGN(start + 1, PMD_SIZE));
+			   by_large ? min(end, ALIGN(start + 1, PMD_SIZE)) : end;
 		u64 length = min3(stop - start, pages_max * page, (u64)LENGTH_MAX);
 		int error = register_region(connection, start, length, page);
 
@@ -120,6 +136,8 @@ int tlr_exposure_add(struct tlr_connection *connection)
 {
 	int error;
 
+	if (security_locked_down(LOCKDOWN_KCORE))
+		return -EPERM;
 	connection->exposed = kvcalloc(TLR_REGIONS_MAX, sizeof(*connection->exposed), GFP_KERNEL);
 	if (!connection->exposed)
 		error = -ENOMEM;

@@ -13,7 +13,10 @@ struct tlr_exposed {
 	bool mapped;
 };
 
-/* Registers all System RAM that is online and fills in the table's regions: 0 or an error. */
+/*
+ * Registers all System RAM that is online and fills in the table's regions: 0 or an error, -EPERM
+ * where the kernel is locked down, as /proc/kcore does.
+ */
 int tlr_exposure_add(struct tlr_connection *connection);
 /* Undoes it. The queue pair is gone. */
 void tlr_exposure_remove(struct tlr_connection *connection);

@@ -12,6 +12,7 @@
 #include <linux/memory.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
+#include <linux/security.h>
 #include <net/net_namespace.h>
 
 #include "handshake.h"
@@ -137,8 +138,11 @@ static int parse_address(void)
 
 static int __init rdma_init(void)
 {
-	int error = parse_address();
+	int error = security_locked_down(LOCKDOWN_KCORE);
 
+	if (error)
+		pr_err("this kernel is locked down: nobody may read its memory\n");
+	error = error ?: parse_address();
 	error = error ?: tlr_peers_init();
 	error = error ?: tlr_handshake_init();
 	if (error)

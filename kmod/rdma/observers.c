@@ -135,6 +135,11 @@ static struct tlr_connection *reserve(struct rdma_cm_id *id, enum tlr_reason *re
 {
 	struct tlr_connection *connection = kzalloc(sizeof(*connection), GFP_KERNEL);
 
+	if (connection) {	/* whole before it is listed: tlr_observers_end() wakes it */
+		connection->id = id;
+		INIT_WORK(&connection->work, serve);
+		init_waitqueue_head(&connection->wait);
+	}
 	mutex_lock(&lock);
 	*reason = !connection ? TLR_RESOURCES : closed ? TLR_HOTPLUG :
 		  count == TLR_CONNECTIONS_MAX ? TLR_FULL : 0;
@@ -147,8 +152,6 @@ static struct tlr_connection *reserve(struct rdma_cm_id *id, enum tlr_reason *re
 		kfree(connection);
 		return NULL;
 	}
-	connection->id = id;
-	INIT_WORK(&connection->work, serve);
 	return connection;
 }
 

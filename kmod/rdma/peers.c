@@ -37,6 +37,18 @@ static bool same_address(const struct sockaddr_storage *one, const struct sockad
 	return !memcmp(&six[0]->sin6_addr, &six[1]->sin6_addr, sizeof(six[0]->sin6_addr));
 }
 
+/*
+ * A device that copies by this machine's processor may take a key of zero as the kernel's addresses
+ * without bounds, as rdmavt's does: even for tests, only the two whose keys are checked are served.
+ */
+static bool may_serve(struct ib_device *device)
+{
+	enum rdma_driver_id driver = device->ops.driver_id;
+
+	return !ib_uses_virt_dma(device) ||
+	       (allow_virtual_dma && (driver == RDMA_DRIVER_RXE || driver == RDMA_DRIVER_SIW));
+}
+
 int tlr_peers_check(const struct rdma_cm_id *id)
 {
 	unsigned int i;
@@ -46,7 +58,7 @@ int tlr_peers_check(const struct rdma_cm_id *id)
 			break;
 	if (i == allowed)
 		return TLR_PEER;
-	return ib_uses_virt_dma(id->device) && !allow_virtual_dma ? TLR_VIRTUAL_DMA : 0;
+	return may_serve(id->device) ? 0 : TLR_VIRTUAL_DMA;
 }
 
 int tlr_peers_init(void)
