@@ -4,7 +4,7 @@
  * with --ssh copies it to the machine and starts it there: it removes its own file first, so that
  * nothing stays. wire.h has the messages. It knows nothing of kernels: it reads /proc/kcore by the
  * offsets that the observer gives, and samples by plans as trapless-sampler does, in a child
- * process. It ends with its input, or when the observer has said nothing for SILENCE_MS.
+ * process. It ends with its input, or when the observer has said nothing for SILENCE_S.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 
 #define MEMORY "/proc/kcore"
 #define SAMPLE_BYTES_MAX (PLAN_BYTES_MAX + (64u << 10))
-#define SILENCE_MS 30000
+#define SILENCE_S 30
 
 /* What the child leaves for its parent. */
 struct outcome {
@@ -220,16 +220,15 @@ int main(int argc, char **argv)
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (agent.outcome == MAP_FAILED)
 		return STATUS_FAILED;
+	silence_limit_s = SILENCE_S;
 	greet(error);
 	for (;;) {
 		struct pollfd ready[] = {
 			{ .fd = STDIN_FILENO, .events = POLLIN },
 			{ .fd = agent.rows, .events = POLLIN },
 		};
-		int count = poll(ready, 2, SILENCE_MS);
 
-		if (!count)
-			return 0;
+		poll(ready, 2, -1);
 		if (ready[1].revents)
 			pass_rows_on(&agent);
 		if (ready[0].revents)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+unsigned int silence_limit_s;
+
 void take(void *into, size_t length)
 {
 	uint8_t *at = into;
@@ -19,6 +21,7 @@ void take(void *into, size_t length)
 			exit(0);
 		at += got;
 		length -= (size_t)got;
+		alarm(silence_limit_s);
 	}
 }
 
@@ -35,6 +38,7 @@ static void give(const void *from, size_t length)
 			exit(0);
 		at += done;
 		length -= (size_t)done;
+		alarm(silence_limit_s);
 	}
 }
 

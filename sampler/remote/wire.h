@@ -37,6 +37,9 @@ struct place {
 	uint64_t length;
 };
 
+/* SIGALRM ends the program when the observer takes and says nothing for so long; 0: nothing does. */
+extern unsigned int silence_limit_s;
+
 /* Both end the program where the observer is gone: so is the reason to run. */
 void take(void *into, size_t length);
 void say(enum kind kind, const void *data, size_t length);

@@ -7,6 +7,7 @@ nothing beside it. A stream may stop anywhere: the blocks that have arrived whol
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from collections.abc import Sequence
@@ -118,6 +119,8 @@ def are_groups(groups: Any, threads: Any) -> bool:
 
 
 def _column(bytes_: int) -> str:
+    if not 0 < bytes_ <= BLOCK_BYTES_MAX:
+        raise ValueError(f"a field of {bytes_} bytes")
     return f"<u{bytes_}" if bytes_ in (1, 2, 4, 8) else f"V{bytes_}"
 
 
@@ -143,8 +146,7 @@ def parse_head(text: str, row_bytes: int) -> Head:
     columns = [*FIXED, *((f"run_ns.{thread}", "<u8") for thread in threads), *fields]
     names = [name for name, _ in columns]
     formats = [np.dtype(format_) for _, format_ in columns]
-    offsets = [sum(part.itemsize for part in formats[:i]) for i in range(len(formats))]
-    needed = offsets[-1] + formats[-1].itemsize
+    *offsets, needed = itertools.accumulate((part.itemsize for part in formats), initial=0)
     if not needed <= row_bytes < needed + 8 or len(set(names)) != len(names):
         raise PeekError("the head of the samples does not describe their rows; it is damaged")
     return Head(
@@ -179,6 +181,8 @@ class Stream:
             array, place = rows
             batches.append(array)
         self._rest = self._rest[place:]
+        if self.end is not None and len(self._rest) > END.size:
+            raise PeekError("the samples are damaged: something follows their end")
         return batches
 
     def _take_head(self) -> bool:
@@ -208,7 +212,7 @@ class Stream:
             self._take_end(place)
             return None
         bytes_ = count * self.head.dtype.itemsize
-        if magic != BLOCK_MAGIC or bytes_ > BLOCK_BYTES_MAX:
+        if magic != BLOCK_MAGIC or not 0 < bytes_ <= BLOCK_BYTES_MAX:
             raise PeekError("the samples are damaged: a block does not begin where it should")
         start = place + BLOCK.size
         if len(self._rest) < start + bytes_:

@@ -54,6 +54,10 @@ STOPPED_INTERVAL_NS_MIN = 50_000_000
 AGENT_FILE = 3
 """The agent's descriptor of the memory."""
 WAITING_BYTES_MAX = 64 << 20
+MESSAGE_COST_BYTES = 256
+"""What a message takes beside its data, while it waits."""
+ROWS_SLACK = 1000
+"""The rows that an agent may send too early, by its clock."""
 
 STATUS_ENDED = 3
 """The exit status when the target or its memory went away: the rows until then are whole."""
@@ -233,7 +237,8 @@ class AgentSampler:
         self._text = f"{regions(memory, [AGENT_FILE])}\n{plan.text()}"
         self._messages: queue.SimpleQueue[tuple[Kind | None, bytes]] = queue.SimpleQueue()
         self._waiting, self._lock = 0, threading.Lock()  # bytes that batches() has not taken
-        self._over, self._asked_s = False, 0.0
+        self._over, self._asked_s, self._begun_s = False, 0.0, time.monotonic()
+        self._plan = plan
         self._end: End | None = None
         self.loss = ""
         """Why the connection has ended, where it has."""
@@ -250,7 +255,7 @@ class AgentSampler:
 
     def heard(self, kind: Kind, data: bytes) -> None:
         with self._lock:
-            self._waiting += len(data)
+            self._waiting += len(data) + MESSAGE_COST_BYTES
         if self._waiting > WAITING_BYTES_MAX:
             raise PeekError("it sends more rows than can be taken")
         self._messages.put((kind, data))
@@ -278,16 +283,34 @@ class AgentSampler:
 
     def _message(self) -> tuple[Kind | None, bytes]:
         while True:
+            now_s = time.monotonic()
+            if self._asked_s and now_s - self._asked_s > STOP_S:
+                raise PeekError(f"the agent on {self._agent.host} does not end")
+            if self._plan.duration_ns and now_s - self._begun_s > self._plan.duration_ns / 1e9:
+                self.stop()  # it should end by itself
             with contextlib.suppress(queue.Empty):
                 kind, data = self._messages.get(timeout=1)
                 with self._lock:
-                    self._waiting -= len(data)
+                    self._waiting -= len(data) + MESSAGE_COST_BYTES
                 return kind, data
-            if self._asked_s and time.monotonic() - self._asked_s > STOP_S:
-                raise PeekError(f"the agent on {self._agent.host} does not end")
+
+    def _check(self, rows: int) -> None:
+        """PeekError where an agent has sent more rows than there were intervals."""
+        passed_s = time.monotonic() - self._begun_s
+        if rows > 1.1 * passed_s * 1e9 / self._plan.interval_ns + ROWS_SLACK:
+            raise PeekError(f"the agent on {self._agent.host} sends more rows than were asked for")
 
     def batches(self) -> Iterator[Rows]:
-        """The rows as they arrive, until sampling ends; PeekError when it could not begin."""
+        """The rows as they arrive, until sampling ends; PeekError when it could not begin, or when
+        the agent does what it was not asked for: that ends the connection."""
+        try:
+            yield from self._batches()
+        except PeekError:
+            self._over = True
+            self._agent.close()
+            raise
+
+    def _batches(self) -> Iterator[Rows]:
         counts = Counter[str]()
         first_slot = last_slot = 0
         while not self._over:
@@ -299,6 +322,7 @@ class AgentSampler:
                     first_slot = first_slot if counts["rows"] else int(rows["slot"][0])
                     last_slot = int(rows["slot"][-1])
                     counts["rows"] += len(rows)
+                    self._check(counts["rows"])
                     for flag in Flag:
                         counts[str(flag.name)] += int(np.count_nonzero(rows["flags"] & flag))
                     yield rows

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import signal
 import stat
 import struct
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -28,6 +31,10 @@ from trapless.peek.kernel.memories.kcore import NO_ADDRESS, Access, regions
 from trapless.peek.kernel.memories.remote_memory import KEPT_BYTES
 from trapless.peek.kernel.memory import Region
 from trapless.peek.machines import Own
+from trapless.peek.sampling import sampler
+from trapless.peek.sampling.sample_rows import BLOCK_MAGIC, END_MAGIC, STREAM_MAGIC
+from trapless.peek.sampling.sampler import AgentSampler
+from trapless.peek.sampling.sampling_plan import Field, Group, Plan, Rule
 from trapless.peek.sandbox.client import SandboxedTarget
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -129,6 +136,7 @@ def test_memory_is_what_the_direct_map_has():
         (core(), "0 parts of memory"),
         (core(segment(0, 8192, 0, 0), segment(4096, 8192, 0, 0)), "cannot be right"),
         (core(segment(7, 8192, 0, 0)), "cannot be right"),
+        (core(segment(0, 8192, (1 << 64) - 1, 0)), "cannot be right"),
         (core(*(segment(8192 * at, 4096, 0, 0) for at in range(99))), "99 parts of memory"),
     ],
 )
@@ -295,3 +303,84 @@ def test_the_agent_removes_itself_wherever_it_is_put(tmp_path, monkeypatch):
     with pytest.raises(PeekError, match="web"), closing(by_ssh("web")) as one:
         one.read([(1 << 62, 8)])  # beyond the end, where this kernel shows its memory
     assert set(Path("/dev/shm").glob("trapless-*")) == before
+
+
+@pytest.mark.slow
+def test_the_agent_does_not_outlive_an_observer_that_stands_still(tmp_path):
+    """Its input stays open, and nobody says anything or takes what it says."""
+    program = ROOT / "build/sampler/trapless-agent"
+    make(program)
+    own = shutil.copy(program, tmp_path / "trapless-agent")
+    (tmp_path / "other").touch()  # its folder stays
+    with subprocess.Popen(
+        [own, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as agent:
+        assert agent.stdin is not None
+        question = struct.pack("<IIQQ", Kind.READ, 16, 0, 8)
+        os.set_blocking(agent.stdin.fileno(), False)
+        while agent.stdin.write(question):
+            pass  # until its answers fill one pipe, and these the other
+        assert agent.wait(600) == -signal.SIGALRM
+
+
+# ---- Agents that sample --------------------------------------------------------------------------
+
+PLAN = Plan(
+    interval_ns=10**6, groups=(Group("cpu0", Rule.ONCE, (Field("x", 8, 0),)),), duration_ns=10**8
+)
+HEAD = sampler._head(PLAN)
+SAMPLES = f"""
+import time
+memory = open(PATH, "rb")
+text, bytes_ = {HEAD.text.encode()!r}, {HEAD.dtype.itemsize}
+def head(text=text):
+    return struct.pack("<8sII", {STREAM_MAGIC!r}, len(text), bytes_) + text
+def rows(count):
+    return struct.pack("<II", {BLOCK_MAGIC}, count) + bytes(count * bytes_)
+end = struct.pack("<II9Q", {END_MAGIC}, 0, *[0] * 9)
+while True:
+    kind, length = struct.unpack("<II", take(8))
+    asked = take(length)
+    if kind == {Kind.READ:d}:
+        offset, length = struct.unpack("<QQ", asked)
+        say({Kind.DATA:d}, os.pread(memory.fileno(), length, offset))
+    elif kind == {Kind.SAMPLE:d}:
+        SAYS
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("head() + rows(5000) + end", "more rows than were asked for"),
+        ("head() + end + rows(1)", "something follows their end"),
+        ("head() + rows(0)", "does not begin where it should"),
+        ("head(text.replace(b'field x 8', b'field x -8'))", "head of the samples is damaged"),
+        ("head(text.replace(b'field x 8', b'field x 99999999999'))", "damaged: a field of"),
+        ("head(b'group a\\n' + b'field x 8\\n' * 90000)", "does not describe their rows"),
+    ],
+)
+def test_samples_that_were_not_asked_for_end_sampling_in_words(says, words, toy, tmp_path):
+    with pytest.raises(PeekError, match=words):
+        rows_of(f"say({Kind.ROWS:d}, {says})", toy, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("says", ["head()", "head() + rows(1)"])
+def test_an_agent_that_does_not_end_is_left(says, toy, tmp_path, monkeypatch):
+    """It goes on after its time, and when it is asked to end."""
+    monkeypatch.setattr(sampler, "STOP_S", 2.0)
+    goes_on = (
+        f"say({Kind.ROWS:d}, {says})\n        while True: say({Kind.ROWS:d}, b''); time.sleep(0.1)"
+    )
+    with pytest.raises(PeekError, match="does not end"):
+        rows_of(goes_on, toy, tmp_path)
+
+
+def rows_of(says: str, toy: Path, tmp_path: Path) -> int:
+    """The rows by an agent that does this when it is to sample."""
+    script = SERVER + SAMPLES.replace("PATH", repr(str(toy))).replace("SAYS", says)
+    with closing(AgentMemory(started(script, tmp_path))) as memory:
+        run = AgentSampler(memory, PLAN)
+        with run:
+            return sum(len(rows) for rows in run.batches())

@@ -10,6 +10,7 @@ little trusted as a guest.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import re
 import select
@@ -41,6 +42,8 @@ READ_BYTES_MAX = 1 << 20
 MESSAGE_BYTES_MAX = 1 << 20
 ANSWER_LIMIT_S = 60.0
 """The longest wait for an answer: a machine that says nothing for so long is gone."""
+GREETING_LIMIT_S = 300.0
+"""Somebody may have to find a password until then."""
 LOOK_S, ALIVE_S = 0.5, 5.0
 """The agent ends when it hears nothing for 30 s."""
 ERROR_BYTES_MAX = 4096
@@ -125,9 +128,12 @@ class Connection:
         self._input = self._process.stdin.fileno()
         self._output = self._process.stdout.fileno()
         self._error = self._process.stderr.fileno()
+        os.set_blocking(self._input, False)
+        self._greeting_s = time.monotonic() + GREETING_LIMIT_S
         try:
             self._write(first)
             kind, data = self._message()
+            self._greeting_s = math.inf
             if kind is not Kind.HELLO:
                 raise PeekError(f"{host} says what no agent says")
             self.greeted(data)
@@ -193,6 +199,10 @@ class Connection:
         left = memoryview(data)
         try:
             while left:
+                if not _ready([self._input], ANSWER_LIMIT_S, select.POLLOUT):
+                    self._lost = f"it has taken nothing for {ANSWER_LIMIT_S:g} s"
+                    kill(self._process)
+                    return
                 left = left[os.write(self._input, left) :]
         except OSError:
             # It has ended with a message, which is read where its output ends.
@@ -217,9 +227,14 @@ class Connection:
 
     def _give(self, kind: Kind, data: bytes) -> None:
         # Without the lock: who writes holds it, and waits for the agent, which waits to be heard.
-        if not self._awaited or (kind is Kind.DATA and len(data) != self._awaited[0].length):
-            raise PeekError("it answers what was not asked")
-        answer = self._awaited.popleft()
+        try:
+            answer = self._awaited.popleft()  # another thread may end the connection meanwhile
+        except IndexError:
+            raise PeekError("it answers what was not asked") from None
+        if kind is Kind.DATA and len(data) != answer.length:
+            answer.error = "it answers what was not asked"
+            answer.arrived.set()
+            raise PeekError(answer.error)
         if kind is Kind.DATA:
             answer.data = data
         else:
@@ -249,6 +264,8 @@ class Connection:
             files = [self._output, self._error] if self._error >= 0 else [self._output]
             ready = _ready(files, LOOK_S)
             self._speak()
+            if time.monotonic() > self._greeting_s:
+                raise PeekError(f"{self.host} has not answered for {GREETING_LIMIT_S:g} s")
             if self._error in ready and not self._hear_error():
                 self._error = -1
             if self._output not in ready:
@@ -295,11 +312,11 @@ class Agent(Connection):
         self.access.check()
 
 
-def _ready(files: Sequence[int], limit_s: float) -> list[int]:
-    """Those that have data or have ended; none where that takes longer than the limit."""
+def _ready(files: Sequence[int], limit_s: float, event: int = select.POLLIN) -> list[int]:
+    """Those that have data, or room, or have ended; none where that takes longer."""
     poll = select.poll()  # select() takes no descriptor from 1024 on
     for one in files:
-        poll.register(one, select.POLLIN)
+        poll.register(one, event)
     return [descriptor for descriptor, _ in poll.poll(1000 * limit_s)]
 
 

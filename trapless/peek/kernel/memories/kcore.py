@@ -107,6 +107,8 @@ def regions(name: str, read: Callable[[int, int], bytes]) -> list[Region]:
         "<IIQQQQQQ", read(table, entry * count)
     ):
         if kind == PT_LOAD and start != NO_ADDRESS and virtual < IMAGE_BASE and length:
+            if max(length, offset) >> 62:
+                raise PeekError(f"{name} has a part of memory that cannot be right")
             found.append(Region(start, length, offset))
     found.sort(key=lambda region: region.start)
     if not 0 < len(found) <= REGIONS_MAX or any(
