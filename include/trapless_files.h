@@ -86,7 +86,8 @@ unsigned int tl_files_pending(const struct tl_files *files);
 /*
  * One system call. Bits of `strings` say which of the arguments are C strings, of which the
  * operation makes copies. A bit of `rooms`, one at most, names the argument that the operation
- * replaces by the address of its own memory of TL_FILES_ROOM bytes. The result is the call's.
+ * replaces by the address of its own memory of TL_FILES_ROOM bytes. The result is the call's. Where
+ * nobody takes it, tl_files_destroy() closes a descriptor of openat(2), and of no other call.
  */
 int tl_files_call(struct tl_files *files, const struct tl_request *call, unsigned int strings,
 		  unsigned int rooms, uint64_t user_data, struct tl_files_op **op);
@@ -110,11 +111,18 @@ struct tl_files_status {
 int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, unsigned int n,
 		  int flags, unsigned int mask, uint64_t user_data, struct tl_files_op **op);
 
-#define TL_FILES_SYNC (1u << 0)		/* fsync(2) before the file is closed */
+/*
+ * fsync(2) before the file is closed: its data are on the disk then. The name of a new file is not
+ * among them unless the file replaces another: then its folder is synchronized, too, if its file
+ * system can do that. The folder must be readable. If nothing but its fsync(2) fails, the result is
+ * that error, and `path` has the new content.
+ */
+#define TL_FILES_SYNC (1u << 0)
 /*
  * The bytes go to a new file beside `path`, which then takes its place (rename(2)): another process
- * sees the old content or the new one, and after an error the old one. The new file has `mode`, not
- * the permissions or the owner of the old one; a link is replaced and not followed.
+ * sees the old content or the new one, and after an error of any call until then the old one. The
+ * new file has `mode`, not the permissions or the owner of the old one; a link is replaced and not
+ * followed.
  */
 #define TL_FILES_REPLACE (1u << 1)
 #define TL_FILES_MODE (1u << 2)		/* the file gets `mode` whatever the umask: fchmod(2) */

@@ -11,7 +11,7 @@
 
 #include <trapless_files.h>
 
-#define OP_REQUESTS 8u
+#define OP_REQUESTS 10u
 #define OP_NAME_BYTES 200u	/* of strings that need no allocation */
 #define OP_PROBE_BYTES 4096u	/* behind the room, for what is read to see the file's end */
 
@@ -48,7 +48,9 @@ struct tl_files_op {
 	uint64_t bytes;			/* of source */
 	int64_t error;			/* that an operation with something to tidy up will have */
 	unsigned int flags;
-	const char *path, *temporary;
+	const char *path;
+	const char *temporary;		/* a file that is to replace `path`, or NULL */
+	const char *folder;		/* of a replacement that is to be durable, or NULL */
 	int dirfd;
 	void *strings;			/* of malloc() if they do not fit into `name` */
 	char name[OP_NAME_BYTES];

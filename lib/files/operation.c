@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define OPS_KEPT 64u		/* operations with their memory, for the next ones */
-#define TEMPORARY_BYTES 32u	/* that a temporary file's name has more than the file's */
+#define TEMPORARY_BYTES 22u	/* of a temporary file's name: ".HEX.tmp" */
 #define ROOM (TL_FILES_ROOM + OP_PROBE_BYTES)
 
 /* Returns 0, or what an adding function returns that has no operation. */
@@ -189,13 +189,52 @@ int tl_files_stat(struct tl_files *files, int dirfd, const char *const *paths, u
 	return begin(files, op, out);
 }
 
-/* A new name in the path's folder. O_EXCL detects one that chance has chosen twice. */
-static void name_temporary(char *name, const char *path)
+/*
+ * A new name in the folder, whose path has `bytes` bytes. It is no longer than it must be, however
+ * long the file's own name is. O_EXCL detects one that chance has chosen twice.
+ */
+static void name_temporary(char *name, const char *folder, size_t bytes)
 {
 	uint64_t random = tl_psc_now_ns();
 
 	raw_syscall(SYS_getrandom, (uintptr_t)&random, sizeof(random), 0, 0, 0, 0);
-	sprintf(name, "%s.%016llx.tmp", path, (unsigned long long)random);
+	memcpy(name, folder, bytes);
+	sprintf(name + bytes, ".%016llx.tmp", (unsigned long long)random);
+}
+
+/* The strings of a replacement: its path, a new file beside it and, to synchronize it, the folder. */
+static bool name_replacement(struct tl_files_op *op, const char *path, size_t length)
+{
+	const char *slash = strrchr(path, '/');
+	size_t beside = slash ? (size_t)(slash + 1 - path) : 0;
+	bool durable = op->flags & TL_FILES_SYNC;
+	char *copy = strings(op, length + beside + TEMPORARY_BYTES + (durable ? beside + 2 : 0));
+
+	if (!copy)
+		return false;
+	op->path = memcpy(copy, path, length);
+	copy += length;
+	name_temporary(copy, path, beside);
+	op->temporary = copy;
+	if (!durable)
+		return true;
+	copy += beside + TEMPORARY_BYTES;
+	if (beside)
+		memcpy(copy, path, beside);
+	else
+		copy[beside++] = '.';
+	copy[beside] = '\0';
+	op->folder = copy;
+	return true;
+}
+
+static bool name_file(struct tl_files_op *op, const char *path, size_t length)
+{
+	char *copy = strings(op, length);
+
+	if (copy)
+		op->path = memcpy(copy, path, length);
+	return copy;
 }
 
 int tl_files_write(struct tl_files *files, int dirfd, const char *path, const void *data,
@@ -204,24 +243,20 @@ int tl_files_write(struct tl_files *files, int dirfd, const char *path, const vo
 {
 	size_t length = strlen(path) + 1;
 	struct tl_files_op *op;
-	char *copy;
 	int error;
 
 	error = new_op(files, user_data, &op);
 	if (error)
 		return error;
-	copy = strings(op, 2 * length + TEMPORARY_BYTES);
-	if (!copy) {
+	op->flags = flags;
+	if (!(flags & TL_FILES_REPLACE ? name_replacement(op, path, length)
+				       : name_file(op, path, length))) {
 		dispose(files, op);
 		return -ENOMEM;
 	}
-	op->path = memcpy(copy, path, length);
-	op->temporary = copy + length;
-	name_temporary(copy + length, path);
 	op->dirfd = dirfd;
 	op->source = data;
 	op->bytes = bytes;
-	op->flags = flags;
 	tl_sequence_write(op, open_flags, mode);
 	return begin(files, op, out);
 }

@@ -164,31 +164,59 @@ void tl_sequence_read(struct tl_files_op *op)
 
 /* ---- Write ------------------------------------------------------------------------------- */
 
-/* Steps of a write. Those that an operation does not want are steps that do nothing. */
+/*
+ * Steps of a write. Those that an operation does not want are steps that do nothing. The file is
+ * closed before it takes its name, because some file systems report at close(2) that there is no
+ * room. The folder is opened before, so that it cannot fail for want of a descriptor afterwards.
+ */
 enum write_step {
 	W_OPEN,
 	W_MODE,		/* its error is no error: there are file systems without modes */
 	W_WRITE,
 	W_SHORT,	/* leads to the end, and leaves the file open */
 	W_SYNC,
-	W_RENAME,
 	W_CLOSE,
-	W_WORD,		/* never made: memory for steps that do nothing */
+	W_FOLDER,
+	W_RENAME,
+	W_FOLDER_SYNC,
+	W_FOLDER_CLOSE,
 	W_STEPS,
 };
 
+_Static_assert(W_STEPS <= OP_REQUESTS, "the steps of a write have room");
+
 static struct tl_request no_step(struct tl_files_op *op)
 {
-	return TL_REQUEST(TL_NR_STORE, &op->requests[W_WORD].args[0], 0);
+	return TL_REQUEST(TL_NR_STORE, &op->attributes[0], 0);
 }
 
 static bool write_on(struct tl_files_op *op);
+
+/* The steps that give a file that is closed its name, and make that durable. */
+static void fill_in_replace(struct tl_files_op *op)
+{
+	op->requests[W_FOLDER] = no_step(op);
+	op->requests[W_RENAME] = TL_REQUEST(SYS_renameat, op->dirfd, op->temporary, op->dirfd,
+					    op->path);
+	if (!op->folder) {
+		set_jump(op, W_RENAME, TL_IF_ALWAYS, W_STEPS);
+		return;
+	}
+	op->requests[W_FOLDER] = TL_REQUEST(SYS_openat, op->dirfd, op->folder,
+					    O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	set_jump(op, W_FOLDER, TL_IF_ERROR, W_STEPS);
+	set_jump(op, W_RENAME, TL_IF_ERROR, W_FOLDER_CLOSE);
+	op->requests[W_FOLDER_SYNC] = TL_REQUEST(SYS_fsync | TL_RESULT(0), W_FOLDER);
+	op->requests[W_FOLDER_CLOSE] = TL_REQUEST(SYS_close | TL_RESULT(0), W_FOLDER);
+}
 
 static void fill_in_write(struct tl_files_op *op)
 {
 	uint32_t of_open = op->fd < 0 ? TL_RESULT(0) : 0;
 	uint64_t fd = op->fd < 0 ? W_OPEN : (uint64_t)op->fd;
 
+	for (unsigned int step = W_FOLDER; step < W_STEPS; step++)
+		op->requests[step] = no_step(op);
 	op->requests[W_MODE] = no_step(op);
 	op->requests[W_WRITE] = TL_REQUEST(SYS_write | of_open, fd, op->source + op->done,
 					   op->bytes - op->done);
@@ -198,14 +226,11 @@ static void fill_in_write(struct tl_files_op *op)
 	op->requests[W_SYNC] = no_step(op);
 	if (op->flags & TL_FILES_SYNC)
 		op->requests[W_SYNC] = TL_REQUEST(SYS_fsync | of_open, fd);
-	set_jump(op, W_SYNC, TL_IF_ERROR, W_CLOSE);
-	op->requests[W_RENAME] = no_step(op);
-	if (op->flags & TL_FILES_REPLACE)
-		op->requests[W_RENAME] = TL_REQUEST(SYS_renameat, op->dirfd, op->temporary,
-						    op->dirfd, op->path);
+	set_jump(op, W_SYNC, TL_IF_ERROR, W_STEPS);
 	op->requests[W_CLOSE] = TL_REQUEST(SYS_close | of_open, fd);
-	set_jump(op, W_CLOSE, TL_IF_ALWAYS, W_STEPS);
-	op->requests[W_WORD] = no_step(op);
+	set_jump(op, W_CLOSE, op->temporary ? TL_IF_ERROR : TL_IF_ALWAYS, W_STEPS);
+	if (op->temporary)
+		fill_in_replace(op);
 	op->n = W_STEPS;
 	op->advance = write_on;
 }
@@ -214,7 +239,7 @@ static void fill_in_write(struct tl_files_op *op)
 static bool end_write(struct tl_files_op *op, int64_t error)
 {
 	op->result = error ? error : (int64_t)op->bytes;
-	if (!error || !(op->flags & TL_FILES_REPLACE))
+	if (!error || !op->temporary)
 		return true;
 	op->error = error;
 	op->requests[0] = TL_REQUEST(SYS_unlinkat, op->dirfd, op->temporary, 0);
@@ -230,9 +255,49 @@ static bool closed_after_error(struct tl_files_op *op)
 	return end_write(op, op->error);
 }
 
+static bool close_after_error(struct tl_files_op *op, int64_t error)
+{
+	tl_sequence_close(op, error);
+	op->advance = closed_after_error;
+	return false;
+}
+
+/* The error of a step, also where a canceled program has not come to it. */
+static int64_t error_of(const struct tl_files_op *op, unsigned int step)
+{
+	if (!made(op, step))
+		return -ECANCELED;
+	return failed(op->requests[step].result) ? op->requests[step].result : 0;
+}
+
+/* Goes on when the file is closed. */
+static bool replace_on(struct tl_files_op *op)
+{
+	int64_t error = error_of(op, W_CLOSE);
+
+	if (error || !op->temporary)
+		return end_write(op, error);
+	error = error_of(op, W_FOLDER);
+	if (error)
+		return end_write(op, error);
+	error = error_of(op, W_RENAME);
+	if (!error)
+		op->temporary = NULL;
+	if (!op->folder)
+		return end_write(op, error);
+	if (!error)
+		error = error_of(op, W_FOLDER_SYNC);
+	/* There are file systems whose folders cannot be synchronized. */
+	if (error == -EINVAL && !op->temporary)
+		error = 0;
+	if (made(op, W_FOLDER_CLOSE))
+		return end_write(op, error);
+	op->fd = (int)op->requests[W_FOLDER].result;
+	return close_after_error(op, error);
+}
+
 static bool write_on(struct tl_files_op *op)
 {
-	static const enum write_step last[] = { W_SYNC, W_RENAME, W_CLOSE };
 	int64_t written = op->requests[W_WRITE].result;
 
 	if (op->fd < 0) {
@@ -244,18 +309,16 @@ static bool write_on(struct tl_files_op *op)
 	}
 	if (made(op, W_CLOSE)) {
 		op->fd = -1;
-		for (unsigned int i = 0; i < 3; i++)
-			if (made(op, last[i]) && failed(op->requests[last[i]].result))
-				return end_write(op, op->requests[last[i]].result);
-		return end_write(op, 0);
+		return replace_on(op);
 	}
+	if (made(op, W_SYNC) && failed(op->requests[W_SYNC].result))
+		return close_after_error(op, op->requests[W_SYNC].result);
 	if (!failed(written) && written)
 		op->done += (uint64_t)written;
-	if (op->canceled || failed(written) || !written) {
-		tl_sequence_close(op, op->canceled ? -ECANCELED : written ? written : -EIO);
-		op->advance = closed_after_error;
-		return false;
-	}
+	if (op->canceled)
+		return close_after_error(op, -ECANCELED);
+	if (failed(written) || !written)
+		return close_after_error(op, written ? written : -EIO);
 	fill_in_write(op);
 	op->requests[W_OPEN] = no_step(op);
 	return false;
@@ -265,7 +328,7 @@ void tl_sequence_write(struct tl_files_op *op, int open_flags, mode_t mode)
 {
 	const char *path = op->path;
 
-	if (op->flags & TL_FILES_REPLACE) {
+	if (op->temporary) {
 		path = op->temporary;
 		open_flags = O_CREAT | O_EXCL;
 	}
