@@ -37,7 +37,7 @@ struct place {
 	uint64_t length;
 };
 
-/* SIGALRM ends the program when the observer takes and says nothing for so long; 0: nothing does. */
+/* The longest silence of an observer: SIGALRM ends the program then. 0: no limit. */
 extern unsigned int silence_limit_s;
 
 /* Both end the program where the observer is gone: so is the reason to run. */

@@ -280,3 +280,12 @@ def test_a_target_that_ends_the_connection_ends_the_recording_and_it_is_whole(pa
     pair.target.say(LOAD)
     assert pair.reads_again()
     assert not splats(pair.log())
+
+
+def test_a_locked_down_target_shows_nothing(pair):
+    """The last of all: no kernel unlocks itself."""
+    locks = "mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security; "
+    pair.target.say(locks + "echo confidentiality >/sys/kernel/security/lockdown")
+    assert not pair.attack("read 0x2000000 8").startswith("done")
+    assert "memory cannot be registered with rxe0: -1" in pair.log()
+    assert not splats(pair.log())
