@@ -136,11 +136,11 @@ int tlr_exposure_add(struct tlr_connection *connection)
 {
 	int error;
 
-	if (security_locked_down(LOCKDOWN_KCORE))
-		return -EPERM;
 	connection->exposed = kvcalloc(TLR_REGIONS_MAX, sizeof(*connection->exposed), GFP_KERNEL);
 	if (!connection->exposed)
 		error = -ENOMEM;
+	else if (security_locked_down(LOCKDOWN_KCORE))
+		error = -EPERM;
 	else if (connection->id->device->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS)
 		error = walk_iomem_res_desc(IORES_DESC_NONE,
 					    IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, 0, -1,
