@@ -8,13 +8,15 @@
  * call blocks. So one more worker watches while requests wait: it sleeps for WATCH_NS at a time and
  * looks whether requests were taken meanwhile. If calls take longer than that, it takes part, wakes
  * others, and leaves the watch to the next one. After two such looks in a row the ring is eager:
- * each request wakes a worker, until EAGER_CALLS calls in a row were quick.
+ * each request wakes a worker, until EAGER_CALLS calls in a row were quick. A call that began while
+ * the ring was eager, and lasts, makes it eager again.
  *
- * Nothing is lost: notify wakes a worker unless one watches, and a worker that ends its watch looks
- * at the queue afterwards. A worker that was counted as asleep returns from its sleep, because the
- * bell changes whenever a watcher is wanted, and finds that one is. If a signal handler has ended
- * its sleep, it leaves instead: then the next worker that would sleep watches, because none sleeps
- * while a watcher is wanted.
+ * Nothing is lost: notify wakes a worker unless one watches others that make calls, and a worker
+ * that ends its watch looks at the queue afterwards. If the last of those others is about to sleep,
+ * it returns, because notify has changed the bell. A worker that was counted as asleep returns from
+ * its sleep, because the bell changes whenever a watcher is wanted, and finds that one is. If a
+ * signal handler has ended its sleep, it leaves instead: then the next worker that would sleep
+ * watches, because none sleeps while a watcher is wanted.
  */
 #include "psc_state.h"
 #include "futex.h"
@@ -38,6 +40,11 @@
 static uint32_t load(const uint32_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t load_running(const struct tl_psc *psc)
+{
+	return __atomic_load_n(&psc->pool.running, __ATOMIC_SEQ_CST);
 }
 
 static bool change(uint32_t *word, uint32_t from, uint32_t to)
@@ -100,6 +107,9 @@ void tl_psc_pool_notify(struct tl_psc *psc, uint32_t n)
 {
 	if (load(&psc->pool.eager))
 		wake(psc, n);
+	else if (load(&psc->pool.watch) == WATCHED && !RUNNING(load_running(psc)))
+		/* Nobody makes calls, and the watcher sleeps until its interval is over. */
+		wake(psc, 1);
 	else
 		want_watcher(psc);
 }
@@ -109,7 +119,7 @@ void tl_psc_pool_notify(struct tl_psc *psc, uint32_t n)
 /* Counts the worker as one that takes requests, unless it is counted already. */
 static void count_in(struct tl_psc *psc, struct psc_turn *turn)
 {
-	uint64_t running = __atomic_load_n(&psc->pool.running, __ATOMIC_SEQ_CST);
+	uint64_t running = load_running(psc);
 
 	if (turn->counted && GENERATION(running) == turn->generation)
 		return;
@@ -128,18 +138,29 @@ void tl_psc_pool_begin(struct tl_psc *psc, struct psc_turn *turn)
 		want_watcher(psc);
 }
 
+/*
+ * From now on each request wakes a worker, and no worker asks for a watcher. So what waits already,
+ * which woke one worker only, wakes workers here. Pairs with tl_psc_worker_notify(), which stores
+ * `notified` before it reads `eager`.
+ */
+static void become_eager(struct tl_psc *psc)
+{
+	if (!__atomic_exchange_n(&psc->pool.eager, EAGER_CALLS, __ATOMIC_SEQ_CST))
+		wake(psc, waiting(psc));
+}
+
 void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn)
 {
 	uint32_t eager;
 
 	if (!turn->begin_ns)
 		return;
-	/* Two workers may count one quick call only: it does not matter. */
 	eager = load(&psc->pool.eager);
 	if (tl_psc_now_ns() - turn->begin_ns > WATCH_NS)
-		__atomic_store_n(&psc->pool.eager, EAGER_CALLS, __ATOMIC_SEQ_CST);
+		become_eager(psc);
 	else if (eager)
-		__atomic_store_n(&psc->pool.eager, eager - 1, __ATOMIC_SEQ_CST);
+		/* If another worker has changed it, this quick call is not counted: no matter. */
+		change(&psc->pool.eager, eager, eager - 1);
 }
 
 /*
@@ -166,7 +187,7 @@ static void signal_silent(struct tl_psc *psc)
 
 void tl_psc_pool_leave(struct tl_psc *psc, struct psc_turn *turn)
 {
-	uint64_t running = __atomic_load_n(&psc->pool.running, __ATOMIC_SEQ_CST);
+	uint64_t running = load_running(psc);
 
 	if (!turn->counted)
 		return;
@@ -188,10 +209,8 @@ static void pass_over(struct tl_psc *psc, uint64_t running)
 	if (!__atomic_compare_exchange_n(&psc->pool.running, &running, next, false,
 					 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		return;
-	if (psc->pool.blocked_looks++) {
-		__atomic_store_n(&psc->pool.eager, EAGER_CALLS, __ATOMIC_SEQ_CST);
-		wake(psc, waiting(psc));
-	}
+	if (psc->pool.blocked_looks++)
+		become_eager(psc);
 }
 
 /* One look at the ring. Returns 0 if the watcher is to take part, -EAGAIN to look again, -EINTR. */
@@ -199,7 +218,7 @@ static int look(struct tl_psc *psc)
 {
 	static const struct timespec interval = { .tv_nsec = WATCH_NS };
 	uint32_t bell = load(&psc->bell), taken = load(&psc->taken), progress;
-	uint64_t running = __atomic_load_n(&psc->pool.running, __ATOMIC_SEQ_CST);
+	uint64_t running = load_running(psc);
 
 	if (!RUNNING(running) || !waiting(psc) || load(&psc->exiting))
 		return 0;

@@ -254,25 +254,51 @@ static void each_operation_completes_once(struct tl_files *files)
 		CHECK_EQ(completions[i], 1);
 }
 
-/* A read that blocks for ever keeps nobody: its memory stays, and so does its thread. */
-static void an_end_waits_for_no_call_that_blocks(void)
+#define PIPE_BYTES 65536
+
+/* Submits a call that blocks behind what was added, and returns when a worker is inside it. */
+static void block_a_worker(struct tl_files *files, int pipes[2])
 {
-	struct tl_files *files = files_new();
-	static char bytes[1];
-	int pipes[2];
+	static char bytes[PIPE_BYTES + 1];
 	struct tl_request call;
+	int held = 0;
 
 	MUST(pipe(pipes));
-	call = TL_REQUEST(SYS_read, pipes[0], bytes, 1);
-	CHECK_EQ(tl_files_call(files, &call, 0, 0, 0, NULL), 0);
+	CHECK_EQ(MUST(fcntl(pipes[1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+	call = TL_REQUEST(SYS_write, pipes[1], bytes, sizeof(bytes));
+	CHECK_EQ(tl_files_call(files, &call, 0, 0, 1, NULL), 0);
 	CHECK_EQ(tl_files_submit(files), 0);
-	usleep(50000);
+	while (held < PIPE_BYTES) {
+		sched_yield();
+		MUST(ioctl(pipes[0], FIONREAD, &held));
+	}
+}
+
+static void let_worker_go(int pipes[2])
+{
+	static char bytes[PIPE_BYTES + 1];
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+
+	for (ssize_t sum = 0; sum < (ssize_t)sizeof(bytes);)
+		sum += MUST(read(pipes[0], bytes, sizeof(bytes)));
+	MUST(setrlimit(RLIMIT_FSIZE, &none));
+}
+
+/* A call that blocks for ever keeps nobody: its memory stays, and so does its thread. */
+static void an_end_waits_for_no_call_that_blocks(void)
+{
+	unsigned int descriptors = open_descriptors();
+	struct tl_files *files = files_new();
+	int pipes[2];
+
+	block_a_worker(files, pipes);
 	CHECK_EQ(tl_files_read(files, AT_FDCWD, path_of("file"), 0, NULL), 0);
 	CHECK_EQ(tl_files_destroy(files), 1);
-	MUST(write(pipes[1], "x", 1));
+	let_worker_go(pipes);
 	close(pipes[0]);
 	close(pipes[1]);
-	usleep(200000);
+	while (open_descriptors() > descriptors)
+		usleep(10000);
 }
 
 /* What was opened for nobody, or half way through a large file, is closed. */
@@ -299,8 +325,6 @@ static void an_end_leaves_no_descriptor_open(void)
 		usleep(10000);
 }
 
-#define PIPE_BYTES 65536
-
 /*
  * A replacement whose first request has made a temporary file, and then came to the limit of file
  * sizes. The only worker blocks in a write to a pipe, so the next request is not made.
@@ -311,36 +335,16 @@ static struct tl_files *files_with_half_a_replacement(rlim_t limit, int pipes[2]
 	static char bytes[PIPE_BYTES + 1];
 	const struct rlimit small = { limit, RLIM_INFINITY };
 	struct tl_files_result result;
-	struct tl_request call;
 	struct tl_files *files;
-	int held = 0;
 
 	MUST(mkdir(path_of("sub"), 0700));
 	MUST(setrlimit(RLIMIT_FSIZE, &small));
-	MUST(pipe(pipes));
-	CHECK_EQ(MUST(fcntl(pipes[1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
 	CHECK_EQ(tl_files_create(&files, 1, LIB_FLAGS), 0);
 	CHECK_EQ(tl_files_write(files, AT_FDCWD, path_of("sub/file"), bytes, sizeof(bytes), 0, 0600,
 				TL_FILES_REPLACE, 0, op), 0);
-	call = TL_REQUEST(SYS_write, pipes[1], bytes, sizeof(bytes));
-	CHECK_EQ(tl_files_call(files, &call, 0, 0, 1, NULL), 0);
-	CHECK_EQ(tl_files_submit(files), 0);
-	while (held < PIPE_BYTES) {
-		sched_yield();
-		MUST(ioctl(pipes[0], FIONREAD, &held));
-	}
+	block_a_worker(files, pipes);
 	CHECK_EQ(tl_files_next(files, &result), 0);
 	return files;
-}
-
-static void let_worker_go(int pipes[2])
-{
-	static char bytes[PIPE_BYTES + 1];
-	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
-
-	for (ssize_t sum = 0; sum < (ssize_t)sizeof(bytes);)
-		sum += MUST(read(pipes[0], bytes, sizeof(bytes)));
-	MUST(setrlimit(RLIMIT_FSIZE, &none));
 }
 
 /* limit 0: the write has failed, and what is left to do is to tidy up. */

@@ -10,6 +10,9 @@
 #define ENTRIES 64u
 #define WORKERS 16u
 #define ROUNDS 20u
+#define BLOCKED 3u
+#define BURST 50u
+#define QUICK (4 * BURST)	/* more than make an eager ring patient */
 
 static uint64_t sleeps(struct tl_psc *psc)
 {
@@ -72,10 +75,9 @@ static void blocked_calls_delay_none(unsigned int blocked)
 	close(pipes[1]);
 }
 
-/* Of calls that are submitted at once, each reads what the next one writes. */
-static void calls_may_wait_for_later_ones(void)
+/* Of calls that are submitted at once, each reads what a later one writes. */
+static void make_calls_that_wait_for_later_ones(struct tl_psc *psc)
 {
-	struct tl_psc *psc = psc_new(ENTRIES, 0, WORKERS);
 	int pipes[WORKERS][2];
 	char bytes[WORKERS];
 
@@ -90,7 +92,50 @@ static void calls_may_wait_for_later_ones(void)
 		close(pipes[i][0]);
 		close(pipes[i][1]);
 	}
+}
+
+static void calls_may_wait_for_later_ones(void)
+{
+	struct tl_psc *psc = psc_new(ENTRIES, 0, WORKERS);
+
+	make_calls_that_wait_for_later_ones(psc);
 	tl_psc_destroy(psc);
+}
+
+/*
+ * Calls that block make the ring eager, and quick calls make it patient again. Then one of those
+ * that block ends, which makes it eager a second time, while requests are waiting that a patient
+ * ring has notified: workers must be woken for these, too.
+ */
+static void late_end_delays_none(void)
+{
+	struct tl_psc *psc = psc_new(ENTRIES, 0, WORKERS);
+	int pipes[2], slots[BURST];
+	char bytes[BLOCKED];
+
+	MUST(pipe(pipes));
+	for (unsigned int i = 0; i < BLOCKED; i++)
+		CHECK(TL_PSC_ADD(psc, SYS_read, pipes[0], &bytes[i], 1) >= 0);
+	CHECK_EQ(tl_psc_notify(psc), BLOCKED);
+	usleep(5000);
+	/* The pipe's readers wait in a queue: the last one that began stays. */
+	for (unsigned int left = BLOCKED - 1; left; left--) {
+		MUST(write(pipes[1], "x", 1));
+		CHECK_EQ(tl_psc_wait(psc, left), left);
+	}
+	for (unsigned int i = 0; i < QUICK; i++) {
+		slots[i % BURST] = TL_PSC_ADD(psc, SYS_getppid);
+		if ((i + 1) % BURST)
+			continue;
+		CHECK_EQ(tl_psc_wait(psc, 1), 1);
+		for (unsigned int k = 0; k < BURST; k++)
+			CHECK_EQ(tl_psc_result(psc, (unsigned int)slots[k], NULL), 1);
+	}
+	MUST(write(pipes[1], "x", 1));
+	make_calls_that_wait_for_later_ones(psc);
+	tl_psc_destroy(psc);
+	close(pipes[0]);
+	close(pipes[1]);
 }
 
 int main(void)
@@ -101,5 +146,7 @@ int main(void)
 		blocked_calls_delay_none(blocked);
 	for (unsigned int round = 0; round < ROUNDS; round++)
 		calls_may_wait_for_later_ones();
+	for (unsigned int round = 0; round < ROUNDS; round++)
+		late_end_delays_none();
 	return 0;
 }
