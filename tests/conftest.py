@@ -47,8 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--emulator",
         choices=("qemu", "bochs"),
         default="qemu",
-        help="what runs the C programs of tests/lab; bochs has indirect-branch tracking, is slow, "
-        "and runs those of batches and supervisor mode",
+        help="what runs the C programs of tests/lab; bochs has IBT, LASS and shadow stacks, is "
+        "slow, and runs those of batches and supervisor mode",
     )
     parser.addoption(
         "--tools-once",

@@ -5,7 +5,7 @@
  * between the two. call.c owns what the kernel wants done before a return.
  *
  * Figures are instructions of one call that has nothing to do on either way: 42, of which the
- * kernel's own entry would execute 20 or so as well.
+ * kernel's own entry would execute 20 or so as well; 43 with the mark of kernels built for IBT.
  */
 #include <linux/linkage.h>
 #include <asm/asm.h>

@@ -79,17 +79,19 @@ def unpacked(
     sources: Sequence[str] = SOURCES,
     name: str = NAME,
     arch: Architecture = AMD64,
+    suites: Sequence[str] = (),
 ) -> Programs:
     """The root with `packages` and `sources`, which are fetched where the cache lacks them.
 
-    `name` is that of the root in the cache: one with other packages has another name."""
+    `name` is that of the root in the cache: one with other packages has another name. Packages are
+    of SUITES where `suites` names no others."""
     folder = cache_dir() / name
     wanted = {"packages": sorted(packages), "sources": sorted(sources)}
     return obtain(
         name,
         folder,
         lambda: _load(folder, wanted),
-        lambda part: _fetch(part, wanted, arch, progress),
+        lambda part: _fetch(part, wanted, arch, suites or SUITES, progress),
         "fetching programs",
         progress,
     )
@@ -102,11 +104,13 @@ def foreign_busybox(arch: Architecture, progress: Progress) -> Path:
     return programs.root / "bin/busybox"
 
 
-def _fetch(folder: Path, wanted: Wanted, arch: Architecture, progress: Progress) -> None:
+def _fetch(
+    folder: Path, wanted: Wanted, arch: Architecture, suites: Sequence[str], progress: Progress
+) -> None:
     root = folder / "root"
     root.mkdir()
     need_bytes = NEED_BYTES if wanted["sources"] else 0
-    with opened(SUITES, progress, need_bytes=need_bytes, arch=arch) as archive:
+    with opened(suites, progress, need_bytes=need_bytes, arch=arch) as archive:
         packages = archive.closure(wanted["packages"])
         archive.fetch(packages, root, progress, what=f"programs, {len(packages)} packages")
     for name in FOLDERS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the lab's runner in Bochs, whose processor tracks indirect branches (IBT). QEMU's does not.
+"""Runs the lab's runner in Bochs, whose processor has IBT, LASS and shadow stacks. QEMU's has not.
 
 This file owns the machine: its processor, the CD that it boots from, and the serial line on which
 the runner's lines come. suite.py owns the programs, and verdict.py judges them. Bochs finds faults
@@ -9,6 +9,7 @@ says while a program runs is looked at.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -17,23 +18,29 @@ from pathlib import Path
 
 from trapless.base import tools
 from trapless.base.console import Progress, TraplessError
-from trapless.stock import kbuild, kernels
+from trapless.stock import kbuild, kernels, real_programs
 from trapless.vm import guest_tree
 from trapless.vm.lab import LabConfig
 from trapless.vm.splats import splats
 
 TOOLS = {
-    "bochs-bin": "bochs bochs-term bochsbios vgabios",
     "grub-mkrescue": "grub-common grub-pc-bin",
     "xorriso": "xorriso",
     "mformat": "mtools",
 }
 
+SUITE = "trixie"
+PACKAGES = ("bochs", "bochs-term", "bochsbios", "vgabios")
+"""Debian 13 has Bochs 3.0. Debian 12's 2.7 has no LASS, and contradicts itself about the size of
+the extended state (XSAVE). Debian sid's 3.1 divides 1,000,000,000 by 1 and finds 0 while a kernel
+registers its first clock."""
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
 CONFIG = """\
 megs: 1024
-cpu: model=tigerlake, count={cpus}, ips=10000000, reset_on_triple_fault=0, ignore_bad_msrs=1
-romimage: file=/usr/share/bochs/BIOS-bochs-latest
-vgaromimage: file=/usr/share/vgabios/vgabios.bin
+cpu: model=arrow_lake, count={cpus}, ips=10000000, reset_on_triple_fault=0, ignore_bad_msrs=1
+romimage: file={root}/usr/share/bochs/BIOS-bochs-latest
+vgaromimage: file={root}/usr/share/vgabios/vgabios.bin
 ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
 ata0-master: type=cdrom, path={folder}/disc.iso, status=inserted
 boot: cdrom
@@ -46,7 +53,7 @@ error: action=report
 info: action=ignore
 debug: action=ignore
 """
-"""The oldest processor of Bochs that has IBT. Its clock counts instructions."""
+"""The oldest processor of Bochs that has LASS. Its clock counts instructions."""
 
 MENU = """\
 set timeout=0
@@ -57,13 +64,12 @@ menuentry x {{
 """
 WORDS = (
     "console=ttyS0 rdinit=/init oops=panic panic=0 loglevel=1"
-    " tsc=unstable clocksource=acpi_pm nolapic_timer nowatchdog noxsave"
+    " tsc=unstable clocksource=acpi_pm nolapic_timer nowatchdog"
 )
 """The runner's lines have the serial line to themselves: it reads the kernel's log in the guest.
 CPUID tells the clock rates of a real processor, but Bochs's clocks count instructions: by these a
 second of the guest would be 280 times as long. Without timers of their own, CPUs look stuck to the
-kernel's watchdog. The sizes that Bochs 2.7 gives of the extended state (XSAVE) contradict each
-other: kernels then do without it, and the newest ends in a panic while it tries to."""
+kernel's watchdog."""
 
 PROGRAM = "/root/labtests"
 SCRIPT = '"$0" "$@"; status=$?; sleep 5; exit $status'
@@ -83,15 +89,28 @@ def run(
 
     `argv` begins with the runner's path on this machine. `folder` is for the machine's files."""
     tools.require_tools(TOOLS, "Bochs")
+    root = real_programs.unpacked(progress, PACKAGES, (), "bochs", suites=(SUITE,)).root
     _make_disc(config, argv, folder, progress)
-    (folder / "bochsrc").write_text(CONFIG.format(cpus=config.cpus, folder=folder))
+    words = CONFIG.format(root=root, cpus=config.cpus, folder=folder)
+    (folder / "bochsrc").write_text(words)
     (folder / "debugger").write_text("continue\n")  # Debian's Bochs has one, which asks first
     (folder / "serial.txt").touch()
-    argv = ["bochs-bin", "-q", "-f", str(folder / "bochsrc"), "-rc", str(folder / "debugger")]
+    libraries = root / LIBRARIES
+    argv = [
+        *(str(libraries / "ld-linux-x86-64.so.2"), "--library-path", str(libraries)),
+        *(str(root / "usr/bin/bochs-bin"), "-q", "-f", str(folder / "bochsrc")),
+        *("-rc", str(folder / "debugger")),
+    ]
+    plugins = {"LTDL_LIBRARY_PATH": str(libraries / "bochs/plugins")}
     progress.step("Bochs runs the lab's programs")
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=os.environ | plugins,
         )
         try:
             _follow(process, folder / "serial.txt", sink, time.monotonic() + config.timeout_s)

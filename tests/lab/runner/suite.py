@@ -37,10 +37,6 @@ FOLDERS = (
 BOCHS_FOLDERS = ("batch", "supervisor")
 """Those that also run in Bochs."""
 
-NOT_IN_BOCHS = frozenset({"supervisor_shadow_stack_is_refused"})
-"""The kernel rejects what Bochs 2.7 says of its extended state, so it does not switch the registers
-of shadow stacks: after this program they are still on, under process 1."""
-
 BACKENDS = ROOT / "tests/unit/lib/backends"
 """Unit tests of the library that run on either backend; the lab runs them on the module."""
 
@@ -274,11 +270,7 @@ def programs() -> list[str]:
 def in_bochs() -> list[str]:
     """The names of those that also run in Bochs."""
     folders = [TESTS / folder for folder in BOCHS_FOLDERS]
-    return [
-        name
-        for name, path in sources().items()
-        if any(map(path.is_relative_to, folders)) and name not in NOT_IN_BOCHS
-    ]
+    return [name for name, path in sources().items() if any(map(path.is_relative_to, folders))]
 
 
 def of_the_library() -> frozenset[str]:
