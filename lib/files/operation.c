@@ -202,7 +202,7 @@ static void name_temporary(char *name, const char *folder, size_t bytes)
 	sprintf(name + bytes, ".%016llx.tmp", (unsigned long long)random);
 }
 
-/* The strings of a replacement: its path, a new file beside it and, if it is durable, the folder. */
+/* The strings of a replacement: its path, a new file beside it and, if durable, the folder. */
 static bool name_replacement(struct tl_files_op *op, const char *path, size_t length)
 {
 	const char *slash = strrchr(path, '/');
