@@ -52,7 +52,9 @@ function build() {
   const done = spawnSync(compiler, [
     '-std=gnu11', '-D_GNU_SOURCE', '-O2', '-g', '-fPIC', '-shared', '-fvisibility=hidden', '-pthread',
     `-I${join(root, 'include')}`, `-I${join(root, 'include/uapi')}`, `-I${join(root, 'lib')}`, `-I${headers}`,
-    '-o', join(out, 'trapless.node'), join(here, 'src/addon.c'), join(here, 'src/result.c'),
+    // Threads of an engine whose calls block stay when the thread of Node that loaded the addon ends.
+    '-Wl,-z,nodelete',
+    '-o', join(out, 'trapless.node'), ...filesOf(here, 'src', /\.c$/).map((file) => join(here, file)),
     ...FOLDERS.flatMap((folder) => filesOf(root, folder, /\.c$/)).map((file) => join(root, file)),
   ], { stdio: 'inherit' });
   if (done.error) fail(`${compiler}: ${done.error.message}; install a C compiler (Debian: apt-get install gcc libc6-dev), or name one in CC`);

@@ -52,7 +52,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_functions_do_what_those_of_node_do(package: Path):
     tested = run("node", "--test", "test/", cwd=package)
     assert tested.returncode == 0, tested.stdout[-8000:] + tested.stderr
-    assert "# pass 22" in tested.stdout
+    assert "# pass 28" in tested.stdout
 
 
 def test_the_example_of_the_page_runs(package: Path):

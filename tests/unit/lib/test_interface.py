@@ -111,6 +111,8 @@ def test_shared_library_has_versioned_symbols(library: Path, name: str):
     assert {line.split()[-1] for line in listing.splitlines() if " A " not in line} == symbols
     dynamic = sh("readelf", "-d", library / f"{name}.so")
     assert f"soname: [{name}.so.0]" in dynamic
+    # A worker whose call blocks runs in the library when a program has closed it by dlclose().
+    assert re.search(r"Flags: .*\bNODELETE\b", dynamic)
 
 
 def test_every_function_has_a_manual_page():

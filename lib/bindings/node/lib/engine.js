@@ -9,8 +9,8 @@ import { invalidValue, statsOf } from './values.js';
 
 const native = addon();
 
-// As `enum kind` in addon.c.
-export const KIND = { number: 0, buffer: 1, text: 2, attributes: 3, names: 4, target: 5 };
+// As `enum kind` in result.h.
+export const KIND = { number: 0, buffer: 1, text: 2, attributes: 3, names: 4, target: 5, many: 6, descriptor: 7 };
 // The numbers of one completion: its id, its result, whether attributes follow, the attributes.
 export const FIELDS = 18;
 
@@ -58,8 +58,9 @@ function workers() {
 }
 
 function start() {
-  group = native.start(complete, queries, workers());
-  if (typeof group === 'number') throw systemError(group, 'start', undefined, 'the engine cannot start');
+  const started = native.start(complete, queries, workers());
+  if (typeof started === 'number') throw systemError(started, 'start');
+  group = started;
 }
 
 function add() {

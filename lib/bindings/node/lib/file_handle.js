@@ -9,7 +9,12 @@ import { KIND, native, operation, systemError } from './engine.js';
 import { CALL, modeNumber } from './values.js';
 
 const ROOM = 65536; // of one operation: a larger read or write is Node's own
-const abandoned = new FinalizationRegistry((fd) => fs.close(fd, () => {}));
+const abandoned = new FinalizationRegistry(closeDescriptor);
+
+// The engine's list of open descriptors, which it closes when its thread ends, then lacks this one.
+function closeDescriptor(fd) {
+  return operation((id) => native.call(id, CALL.close, KIND.number, fd));
+}
 
 // As Node's own handle rejects what is asked of it after its end.
 function closedError(syscall) {
@@ -196,7 +201,7 @@ export class FileHandle {
         this.#unused = resolve;
       });
     }
-    const result = await operation((id) => native.call(id, CALL.close, KIND.number, fd));
+    const result = await closeDescriptor(fd);
     if (result < 0) throw systemError(result, 'close');
   }
 

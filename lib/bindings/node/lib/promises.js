@@ -205,7 +205,7 @@ export async function open(path, flags = 'r', mode = 0o666) {
   const number = flagNumber(flags);
   const bits = modeNumber(mode);
   if (file === undefined || number === undefined || bits === undefined) return own.open(path, flags, mode);
-  const fd = await operation((id) => native.call(id, CALL.openat, KIND.number, CALL.AT_FDCWD, file,
+  const fd = await operation((id) => native.call(id, CALL.openat, KIND.descriptor, CALL.AT_FDCWD, file,
     number | constants.O_CLOEXEC, bits));
   if (fd < 0) throw systemError(fd, 'open', file);
   return new FileHandle(fd);

@@ -6,6 +6,7 @@
 #include "result.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -37,80 +38,110 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*one)->d_name, (*other)->d_name);
 }
 
+/* Adds a name and its type to the array. */
+static bool put_name(napi_env env, napi_value array, uint32_t n, const struct dirent64 *entry)
+{
+	napi_value name, type;
+
+	return napi_create_string_utf8(env, entry->d_name, NAPI_AUTO_LENGTH, &name) == napi_ok &&
+	       napi_set_element(env, array, 2 * n, name) == napi_ok &&
+	       napi_create_uint32(env, entry->d_type, &type) == napi_ok &&
+	       napi_set_element(env, array, 2 * n + 1, type) == napi_ok;
+}
+
 /* [name, type, name, type, ...] without "." and "..", in the order of libuv: of the bytes */
-static napi_value names_of(napi_env env, const char *data, int64_t bytes)
+static int names_of(napi_env env, const char *data, int64_t bytes, napi_value *value)
 {
 	const struct dirent64 **entries = malloc((size_t)bytes / 24 * sizeof(*entries) + 1);
-	napi_value array, value;
-	uint32_t n = 0;
+	uint32_t n = 0, done = 0;
+	napi_value array;
 
-	napi_create_array(env, &array);
-	for (int64_t at = 0; entries && at < bytes;) {
+	if (!entries)
+		return -ENOMEM;
+	for (int64_t at = 0; at < bytes;) {
 		const struct dirent64 *entry = (const void *)(data + at);
 
 		at += entry->d_reclen;
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
 			entries[n++] = entry;
 	}
-	if (entries)
-		qsort(entries, n, sizeof(*entries), by_name);
-	for (uint32_t i = 0; i < n; i++) {
-		napi_create_string_utf8(env, entries[i]->d_name, NAPI_AUTO_LENGTH, &value);
-		napi_set_element(env, array, 2 * i, value);
-		napi_create_uint32(env, entries[i]->d_type, &value);
-		napi_set_element(env, array, 2 * i + 1, value);
-	}
+	qsort(entries, n, sizeof(*entries), by_name);
+	if (napi_create_array(env, &array) == napi_ok)
+		while (done < n && put_name(env, array, done, entries[done]))
+			done++;
 	free(entries);
-	return array;
+	if (done < n)
+		return -ENOMEM;
+	*value = array;
+	return 0;
 }
 
 /* FIELDS numbers for each file: 0, the result, then the attributes. */
-static napi_value many_of(napi_env env, const struct tl_files_status *status, uint32_t n)
+static int many_of(napi_env env, const struct tl_files_status *status, uint32_t n,
+		   napi_value *value)
 {
 	napi_value buffer, array;
 	double *field;
 
-	napi_create_arraybuffer(env, n * FIELDS * sizeof(double), (void **)&field, &buffer);
-	napi_create_typedarray(env, napi_float64_array, n * FIELDS, buffer, 0, &array);
+	if (napi_create_arraybuffer(env, n * FIELDS * sizeof(double), (void **)&field, &buffer) !=
+		    napi_ok ||
+	    napi_create_typedarray(env, napi_float64_array, n * FIELDS, buffer, 0, &array) !=
+		    napi_ok)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++, field += FIELDS) {
 		field[1] = (double)status[i].result;
 		if (!status[i].result)
 			put_attributes(field + 3, &status[i].x);
 	}
-	return array;
+	*value = array;
+	return 0;
 }
 
-napi_value tln_result_value(napi_env env, const struct operation *operation, double *field,
-			    const struct tl_files_result *result)
+/* Copies what was read to the Buffer that it was read for. */
+static int fill_target(napi_env env, const struct operation *operation,
+		       const struct tl_files_result *result)
 {
-	napi_value value = NULL;
-	size_t bytes = 0;
+	napi_value buffer;
+	size_t bytes;
 	void *copy;
 
+	if (napi_get_reference_value(env, operation->target, &buffer) != napi_ok ||
+	    napi_get_buffer_info(env, buffer, &copy, &bytes) != napi_ok ||
+	    bytes < (size_t)result->result)
+		return -EFAULT;
+	memcpy(copy, result->data, (size_t)result->result);
+	return 0;
+}
+
+int tln_result_value(napi_env env, const struct operation *operation, double *field,
+		     const struct tl_files_result *result, napi_value *value)
+{
+	napi_status status = napi_ok;
+
+	*value = NULL;
 	if (result->result < 0)
-		return NULL;
+		return 0;
 	switch (operation->kind) {
 	case KIND_BUFFER:
-		napi_create_buffer_copy(env, (size_t)result->result, result->data, &copy, &value);
-		return value;
+		status = napi_create_buffer_copy(env, (size_t)result->result, result->data, NULL,
+						 value);
+		break;
 	case KIND_TEXT:
-		napi_create_string_utf8(env, result->data, (size_t)result->result, &value);
-		return value;
+		status = napi_create_string_utf8(env, result->data, (size_t)result->result, value);
+		break;
 	case KIND_ATTRIBUTES:
 		field[2] = 1;
 		put_attributes(field + 3, result->data);
-		return NULL;
+		return 0;
 	case KIND_NAMES:
-		return names_of(env, result->data, result->result);
+		return names_of(env, result->data, result->result, value);
 	case KIND_MANY:
-		return many_of(env, result->data, (uint32_t)result->result);
+		return many_of(env, result->data, (uint32_t)result->result, value);
 	case KIND_TARGET:
-		napi_get_reference_value(env, operation->target, &value);
-		if (value && napi_get_buffer_info(env, value, &copy, &bytes) == napi_ok &&
-		    bytes >= (size_t)result->result)
-			memcpy(copy, result->data, (size_t)result->result);
-		return NULL;
+		return fill_target(env, operation, result);
 	default:
-		return NULL;
+		return 0;
 	}
+	/* Buffers and strings have bounds of their own, which a file may exceed. */
+	return status == napi_ok ? 0 : -EFBIG;
 }

@@ -15,6 +15,7 @@
 /* What the result of an operation becomes; KIND_TARGET: it is copied to a Buffer. */
 enum kind {
 	KIND_NUMBER, KIND_BUFFER, KIND_TEXT, KIND_ATTRIBUTES, KIND_NAMES, KIND_TARGET, KIND_MANY,
+	KIND_DESCRIPTOR,
 };
 
 struct operation {
@@ -25,10 +26,10 @@ struct operation {
 };
 
 /*
- * Returns the value of a result that is no number, or NULL. Attributes are written to the
- * completion's FIELDS numbers.
+ * Makes the value of a result that is no number; of others *value is NULL. Attributes are written
+ * to the completion's FIELDS numbers. Returns 0, or -errno where JavaScript cannot have the value.
  */
-napi_value tln_result_value(napi_env env, const struct operation *operation, double *field,
-			    const struct tl_files_result *result);
+int tln_result_value(napi_env env, const struct operation *operation, double *field,
+		     const struct tl_files_result *result, napi_value *value);
 
 #endif /* TRAPLESS_NODE_RESULT_H */
