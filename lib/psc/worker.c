@@ -279,6 +279,9 @@ long tl_psc_worker_enter(struct tl_psc *psc)
 		if (tl_psc_pool_watch(psc) == -EINTR)
 			break;
 	}
+	/* At the end a caller that enters again could find the ring freed. */
+	if (load(&psc->exiting))
+		return served;
 	count(&psc->counts.interrupted);
 	return -EINTR;
 }
