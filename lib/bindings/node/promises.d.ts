@@ -26,7 +26,7 @@ export const readFile: typeof node.readFile & {
 export const appendFile: typeof node.appendFile & { (handle: FileHandle, data: Data, options?: HandleOptions): Promise<void> };
 /**
  * As in fs/promises. With `replace` the bytes go to a new file, which takes the old one's place when it is whole. The
- * new file has `mode`, not the permissions or owner of the old one; a link is replaced, not followed.
+ * new file has `mode`, or the old one's permissions if none is given, not its owner; a link is replaced, not followed.
  */
 export const writeFile: typeof node.writeFile & {
   (handle: FileHandle, data: Data, options?: HandleOptions): Promise<void>;

@@ -63,12 +63,21 @@ export async function readFile(path, options) {
 
 const SYNC = 1;
 const REPLACE = 2;
+const MODE = 4; // whatever the umask
 const COPIED_MAX = 1 << 20; // what is written is copied first
 
 function bytesOf(data, encoding) {
   if (typeof data === 'string') return Buffer.from(data, encoding ?? 'utf8');
   if (Buffer.isBuffer(data)) return data;
   return ArrayBuffer.isView(data) ? Buffer.from(data.buffer, data.byteOffset, data.byteLength) : undefined;
+}
+
+// The permissions of a file that is to be replaced, or undefined if there is none.
+async function permissionsOf(path) {
+  const value = await query(KIND.attributes, path, 0);
+  if (typeof value !== 'number') return value.mode & 0o777;
+  if (value === -2) return undefined;
+  throw systemError(value, 'stat', path);
 }
 
 async function put(path, data, options, defaultFlag) {
@@ -91,15 +100,16 @@ async function put(path, data, options, defaultFlag) {
     return defaultFlag === 'a' ? own.appendFile(path, data, options) : own.writeFile(path, data, options);
   }
   if (signal?.aborted) throw abortError(signal);
-  const flags = (flush ? SYNC : 0) | (replace ? REPLACE : 0);
-  const result = await operation((id) => native.write(id, name, bytes, openFlags & ~3, permissions, flags), signal);
+  const kept = replace && (mode ?? undefined) === undefined ? await permissionsOf(name) : undefined;
+  const flags = (flush ? SYNC : 0) | (replace ? REPLACE : 0) | (kept === undefined ? 0 : MODE);
+  const result = await operation((id) => native.write(id, name, bytes, openFlags & ~3, kept ?? permissions, flags), signal);
   if (signal?.aborted) throw abortError(signal);
   if (result < 0) throw result === -28 ? systemError(result, 'write') : systemError(result, 'open', name);
   return undefined;
 }
 
 // Beyond Node's: { replace: true } writes a new file that takes the old one's place when it is whole. It
-// has `mode`, not the permissions or owner of the old one; a link is replaced, not followed.
+// has `mode`, or the old one's permissions if none is given, not its owner; a link is replaced, not followed.
 export function writeFile(path, data, options) {
   return put(path, data, options, 'w');
 }

@@ -109,14 +109,22 @@ test('what cannot be written by a new file is refused, and the old one stays', a
   assert.equal(fs.readFileSync(at('kept'), 'utf8'), 'old');
 });
 
-test('a file that replaces another has the mode that is given, in the place of a link too', async () => {
+test('a file that replaces another keeps its permissions or has the mode that is given, in the place of a link too', async () => {
   fs.writeFileSync(at('secret'), 'old', { mode: 0o600 });
   const old = fs.statSync(at('secret'));
-  await files.writeFile(at('secret'), 'new', { replace: true, mode: old.mode });
-  assert.equal(fs.statSync(at('secret')).mode, old.mode);
-  assert.notEqual(fs.statSync(at('secret')).ino, old.ino);
+  for (const mode of [undefined, null, old.mode]) {
+    const { ino } = fs.statSync(at('secret'));
+    await files.writeFile(at('secret'), 'new', { replace: true, mode });
+    assert.equal(fs.statSync(at('secret')).mode, old.mode);
+    assert.notEqual(fs.statSync(at('secret')).ino, ino);
+  }
+  fs.chmodSync(at('secret'), 0o646);
   await files.writeFile(at('secret'), 'new', { replace: true });
+  assert.equal(fs.statSync(at('secret')).mode & 0o777, 0o646);
+  await files.writeFile(at('secret'), 'new', { replace: true, mode: 0o666 });
   assert.equal(fs.statSync(at('secret')).mode & 0o777, 0o666 & ~process.umask());
+  await files.writeFile(at('new secret'), 'new', { replace: true });
+  assert.equal(fs.statSync(at('new secret')).mode & 0o777, 0o666 & ~process.umask());
   fs.symlinkSync('secret', at('link to secret'));
   await files.writeFile(at('link to secret'), 'of the link', { replace: true, flag: 'w' });
   assert.ok(fs.lstatSync(at('link to secret')).isFile());

@@ -25,6 +25,7 @@ const TRUNCATE: c_int = 0o1000;
 const CLOSE_ON_EXEC: c_int = 0o2000000;
 const FILE_MODE: u32 = 0o666;
 const FOLDER_MODE: u64 = 0o777;
+const PERMISSIONS: u32 = 0o777;
 
 /// File functions for the tokio runtime in which it was created. Clones are the same engine.
 #[derive(Clone)]
@@ -117,19 +118,28 @@ impl Files {
         path: impl AsRef<Path>,
         contents: impl Into<Vec<u8>>,
     ) -> io::Result<()> {
-        self.write_as(path.as_ref(), contents.into(), CREATE | TRUNCATE, 0)
+        let flags = CREATE | TRUNCATE;
+        self.write_as(path.as_ref(), contents.into(), flags, FILE_MODE, 0)
             .await
     }
 
     /// Writes a new file, makes it durable (fsync) and puts it in the place of `path` (rename):
-    /// others see the old content or the new one.
+    /// others see the old content or the new one. It has the permissions of the old file, or those
+    /// of any new one, but not the old one's owner. A link is replaced and not followed. The folder
+    /// is synchronized, too; if only that fails, the error is returned and the content is new.
     pub async fn replace(
         &self,
         path: impl AsRef<Path>,
         contents: impl Into<Vec<u8>>,
     ) -> io::Result<()> {
+        let path = path.as_ref();
         let how = sys::TL_FILES_REPLACE | sys::TL_FILES_SYNC;
-        self.write_as(path.as_ref(), contents.into(), 0, how).await
+        let (mode, how) = match self.metadata(path).await {
+            Ok(old) => (old.mode() & PERMISSIONS, how | sys::TL_FILES_MODE),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (FILE_MODE, how),
+            Err(error) => return Err(error),
+        };
+        self.write_as(path, contents.into(), 0, mode, how).await
     }
 
     async fn write_as(
@@ -137,6 +147,7 @@ impl Files {
         path: &Path,
         contents: Vec<u8>,
         flags: c_int,
+        mode: u32,
         how: c_uint,
     ) -> io::Result<()> {
         let path = c_path(path)?;
@@ -158,7 +169,7 @@ impl Files {
                         at,
                         n,
                         flags,
-                        FILE_MODE,
+                        mode,
                         how,
                         data,
                         op,

@@ -11,6 +11,7 @@ pub const TL_FILES_WORKERS: c_uint = 64;
 pub const TL_FILES_ROOM: usize = 65536;
 pub const TL_FILES_SYNC: c_uint = 1 << 0;
 pub const TL_FILES_REPLACE: c_uint = 1 << 1;
+pub const TL_FILES_MODE: c_uint = 1 << 2;
 
 #[repr(C)]
 pub struct tl_files {

@@ -4,8 +4,9 @@
 mod folder;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -115,8 +116,12 @@ async fn what_is_written_is_there() {
     files.write(&path, "first, and longer").await.unwrap();
     files.write(&path, vec![b'x'; 200_000]).await.unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 200_000]);
-    files.replace(&path, "whole").await.unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+    for mode in [0o600, 0o646] {
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        files.replace(&path, "whole").await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, mode);
+    }
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
     files.create_dir_all(folder.0.join("a/b/c")).await.unwrap();
     files.create_dir_all(folder.0.join("a/b/c")).await.unwrap();
