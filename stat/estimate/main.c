@@ -25,8 +25,8 @@ static uint64_t *samples[SUBJECTS_MAX];
 static uint64_t seed = 1;
 
 static const char usage[] =
-	"usage: trapless-estimate --loop NAME [--folder DIR] [--cpu N] [--seconds S] [--rounds N]\n"
-	"                         [--seed N] [--module]\n"
+	"usage: trapless-estimate --loop NAME [--folder DIR] [--directory DIR] [--cpu N]\n"
+	"                         [--seconds S] [--rounds N] [--seed N] [--module]\n"
 	"`trapless estimate` starts it; one process is one placement in memory.\n";
 
 static void __attribute__((noreturn)) fail(const char *what, const char *value)
@@ -150,6 +150,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "loop", required_argument, NULL, 'l' },
 		{ "folder", required_argument, NULL, 'f' },
+		{ "directory", required_argument, NULL, 'D' },
 		{ "cpu", required_argument, NULL, 'c' },
 		{ "seconds", required_argument, NULL, 's' },
 		{ "rounds", required_argument, NULL, 'r' },
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
 		switch (option) {
 		case 'l': config.loop = optarg; break;
 		case 'f': config.folder = optarg; break;
+		case 'D': config.directory = optarg; break;
 		case 'c': pin((int)number("--cpu", optarg, 0, CPU_SETSIZE - 1)); break;
 		case 's': seconds = number("--seconds", optarg, 0, 3600); break;
 		case 'r': most = (unsigned int)number("--rounds", optarg, 1, ROUNDS_MAX); break;

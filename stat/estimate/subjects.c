@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The subjects that are timed. Each function makes a number of calls and checks that they were
- * made: a wrong result ends the program. io_uring is in uring.c. This file owns the plain calls,
- * the batches and the floors.
+ * made: a wrong result ends the program. io_uring is in uring.c, a directory in listing.c. This
+ * file owns the plain calls, the batches and the floors.
  */
 #include "subjects.h"
 
@@ -21,6 +21,7 @@
 #include <trapless.h>
 
 #include "int80.h"
+#include "listing.h"
 #include "loop.h"
 #include "uring.h"
 
@@ -418,6 +419,18 @@ static void add_module(void)
 	}
 }
 
+static void add_directory(const char *path)
+{
+	int error = listing_open(path, module_batch);
+
+	errno = -error;
+	if (error)
+		fail(path, error);
+	for (unsigned int i = 0; i < LISTING_SUBJECTS; i++)
+		if (i != LISTING_MODULE || module_batch)
+			add(listing_names[i], LISTING_FILES, CALLS, i, listing_run);
+}
+
 unsigned int subjects_open(struct subject *list, const struct subjects_config *config)
 {
 	unsigned int own;
@@ -445,6 +458,8 @@ unsigned int subjects_open(struct subject *list, const struct subjects_config *c
 	add_mixes();
 	if (config->module)
 		add_module();
+	if (config->directory)
+		add_directory(config->directory);
 	return (unsigned int)(list_at - list);
 }
 

@@ -20,6 +20,7 @@ struct subject {
 
 struct subjects_config {
 	const char *folder;	/* a file for reads is made here, and has no name */
+	const char *directory;	/* files are made here and stay; NULL: no subject of listing.h */
 	const char *loop;	/* the loop that batches are timed with */
 	int module;		/* also batches by the module itself */
 };

@@ -36,7 +36,7 @@ SECONDS = 3.5
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Read a file here; it has no name and is gone afterwards.  [default: the temporary one]",
+    help="Make files to read below this folder, and remove them.  [default: the temporary one]",
 )
 @click.option(
     "--json",

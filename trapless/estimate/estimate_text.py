@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from trapless.estimate.estimated_machine import HOT, Machine, loop_text
-from trapless.estimate.sums import REQUEST_N, Estimate, Value
+from trapless.estimate.sums import DIRECTORY_N, REQUEST_N, Estimate, Value
 
 SHOWN = (1, 8, 32, 128)
 WHAT = (
@@ -28,6 +28,8 @@ def lines(estimate: Estimate, machine: Machine) -> list[str]:
         *_calls(estimate),
         "",
         *_mixes(estimate, machine),
+        "",
+        *_directory(estimate),
         "",
         *_beside(estimate),
     ]
@@ -105,6 +107,16 @@ def _mixes(estimate: Estimate, machine: Machine) -> list[str]:
     return found
 
 
+def _directory(estimate: Estimate) -> list[str]:
+    made = estimate.directory
+    saved = f"{made.saved.ns:.0f} ({made.saved.low:.0f} to {made.saved.high:.0f})"
+    return [
+        f"{'ns an entry of a directory':<34}{'plain':>8}{'tl_scan':>10}  saved",
+        f"{f'{DIRECTORY_N} names and attributes':<34}{made.plain.ns:8.0f}{made.compound.ns:10.0f}  "
+        f"{saved:<21}{made.saved.ns / made.plain.ns:4.0%}",
+    ]
+
+
 def _beside(estimate: Estimate) -> list[str]:
     found = []
     for kind, values in estimate.uring.items():
@@ -161,6 +173,12 @@ def as_json(estimate: Estimate, machine: Machine) -> dict[str, Any]:
                 "break_even_n": call.break_even,
             }
             for call in estimate.calls
+        },
+        "directory": {
+            "n": DIRECTORY_N,
+            "plain": estimate.directory.plain.as_json(),
+            "compound": estimate.directory.compound.as_json(),
+            "saved": estimate.directory.saved.as_json(),
         },
         "int80": None
         if estimate.by_int is None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,15 +70,23 @@ def parse(text: str) -> Reading:
 def run(
     count: int, seconds: float, loop: str, cpu: int, folder: Path, progress: Progress
 ) -> list[Reading]:
-    """`count` processes one after another, each of about `seconds`."""
+    """`count` processes one after another, each of about `seconds`. Files are made in a folder of
+    their own below `folder`, which is gone afterwards."""
     program = built_programs.find(BUILT)
     readings = []
     progress.step(f"measuring on CPU {cpu}, in {count} processes")
-    for number in range(count):
-        progress.advance(number, count)
-        options = ["--loop", loop, "--cpu", str(cpu), "--seconds", str(seconds)]
-        options += ["--folder", str(folder), "--seed", str(number + 1)]
-        readings.append(one(program, options, stack_bytes=number * 272))
+    try:
+        made = tempfile.TemporaryDirectory(prefix="trapless-estimate-", dir=folder)
+    except OSError as error:
+        raise TraplessError(
+            f"cannot make files in {folder}: {error.strerror}; choose another folder (--folder)"
+        ) from error
+    with made as own:
+        for number in range(count):
+            progress.advance(number, count)
+            options = ["--loop", loop, "--cpu", str(cpu), "--seconds", str(seconds)]
+            options += ["--folder", own, "--directory", own, "--seed", str(number + 1)]
+            readings.append(one(program, options, stack_bytes=number * 272))
     progress.done()
     return readings
 

@@ -32,13 +32,20 @@ def program():
 @pytest.mark.parametrize("loop", estimated_machine.LOOPS)
 def test_every_build_of_the_loop_runs_and_times_each_subject(program, tmp_path, loop):
     """The program itself checks each result: a loop that does not do the work ends it."""
-    reading = placements.one(program, ["--loop", loop, "--folder", str(tmp_path), *BRIEF])
+    files, folder = tmp_path / "files", tmp_path / "folder"
+    files.mkdir()
+    folder.mkdir()
+    options = ["--loop", loop, "--folder", str(folder), "--directory", str(files)]
+    reading = placements.one(program, [*options, *BRIEF])
     assert reading.rounds == 4
-    assert set(sums.basis(loop)) | {"function", "vdso", "popfq", "chain"} <= set(reading.median)
+    parts = [f"listing.{part}.n256" for part in ("names", "statx", "refused", "fstat")]
+    floors = ["function", "vdso", "popfq", "chain"]
+    assert {*sums.basis(loop), *parts, *floors} <= set(reading.median)
     assert all(value > 0 for value in reading.least.values())
     assert all(reading.least[name] <= reading.median[name] for name in reading.median)
     assert ("uring.nop.n32" in reading.median) != ("uring" in reading.absent)
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
+    assert len(list(files.iterdir())) == sums.DIRECTORY_N
 
 
 def test_each_process_lies_elsewhere(program, tmp_path):

@@ -23,6 +23,7 @@ HERE = estimated_machine.Machine(
 BEYOND, NOSYS, FIXED, EACH = 60.0, 80.0, 120.0, 10.0
 BARE = 77.0
 """60 and 0.85 of what is missing to 80."""
+DIRECTORY = {"names": 100.0, "statx": 700.0, "refused": 200.0, "fstat": 377.0}
 
 
 def reading(factor: float = 1.0, uring: bool = True) -> Reading:
@@ -41,6 +42,7 @@ def reading(factor: float = 1.0, uring: bool = True) -> Reading:
         for mix in sums.MIXES
         for loop in estimated_machine.LOOPS
     }
+    ns |= {f"listing.{part}.n256": value for part, value in DIRECTORY.items()}
     if uring:
         ns |= {f"{k}.n{n}": 300.0 / n for k in ("uring.nop", "uring.read") for n in (1, 8, 32, 128)}
     ns["chain"] = 0.25
@@ -90,6 +92,16 @@ def test_sums_are_right():
         assert call.break_even == 3  # 70 > 120 / 3 + 10 beyond doubt; for 2 they are equal
     assert found.supervisor_saved == pytest.approx((BARE / 2 - 9, BARE - 9))
     assert found.worst_half == 0.0
+
+
+def test_a_compound_call_lies_between_the_sums_that_can_be_measured():
+    found = made().directory
+    low, high = 100 + 377 - BARE, 100 + 700 - 200
+    assert found.plain.ns == pytest.approx(100 + 700)
+    assert (found.compound.low, found.compound.high) == pytest.approx((low, high))
+    assert found.compound.ns == pytest.approx(low + sums.LOOKUP * (high - low))
+    assert (found.saved.low, found.saved.high) == pytest.approx((800 - high, 800 - low))
+    assert found.saved.ns == pytest.approx(800 - found.compound.ns)
 
 
 def test_a_batch_that_never_wins_says_never():
@@ -148,6 +160,8 @@ def test_json_has_each_figure_with_its_interval():
     for value in (getpid["plain"], getpid["batch"]["n32"], getpid["saved"]["n32"]):
         assert {"ns", "low", "high"} <= set(value)
     assert getpid["break_even_n"] == 3
+    assert data["directory"]["n"] == sums.DIRECTORY_N
+    assert data["directory"]["saved"]["low"] == pytest.approx(200)
 
 
 def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
