@@ -2,22 +2,27 @@
 """Runs the workload of scan in the lab, and makes metrics and tables of its rows.
 
 This file owns the file systems, the commands and the metrics' names. The calls themselves are made
-by the C programs beside it.
+by the programs beside it, in C, Python and Rust.
 """
 
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from eval.scan import spec
+from trapless.base.console import TraplessError
+from trapless.base.paths import build_dir
 from trapless.experiments import repetition
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.report.figures import Figure, Table
 from trapless.results.result_file import Metric
+from trapless.stock import program_archive, real_programs
 from trapless.vm import guest_disk
 from trapless.vm.lab import LabConfig
 
@@ -49,6 +54,13 @@ DIRECTORIES = {
     TREE: "/memory",
 }
 
+PYTHON = "usr/bin/python3.11"
+PYTHON_FOLDERS = tuple(f"usr/lib/python3.11{part}" for part in ("", "/encodings", "/collections"))
+PYTHON_WAYS, ARCHIVE = "/bin/python_ways.py", "/python.tar"
+RUST_WAYS = build_dir() / "eval/scan/rust_ways/release/rust-ways"
+"""Built by `cargo build --release` in rust_ways."""
+GUEST_RUST = "/bin/rust-ways"
+
 Counted = dict[repetition.Key, dict[int, list[float]]]
 """(what is read, way) -> entries -> instructions of one entry, in each repeat."""
 
@@ -65,9 +77,55 @@ def collect(run: Collection) -> None:
         modules=(("brd", f"rd_nr=1 rd_size={DISK_KB}"), *others, ("overlay", "")),
         timeout_s=TIMEOUT_S,
     )
-    for label, append in ((BARE, BARE_APPEND), (STOCK, "")):
-        script = SCRIPT + "\n".join(commands(run, label))
-        run.boot(label, replace(config, append=append), ["/bin/sh", "-c", script])
+    with tempfile.TemporaryDirectory() as folder:
+        others_of = {BARE: languages(run, Path(folder)), STOCK: ((), ())}
+        for label, append in ((BARE, BARE_APPEND), (STOCK, "")):
+            files, more = others_of[label]
+            script = SCRIPT + "\n".join((*commands(run, label), *more))
+            guest = replace(config, append=append, files=(*config.files, *files))
+            compare_sums(run.boot(label, guest, ["/bin/sh", "-c", script]))
+
+
+def languages(
+    run: Collection, folder: Path
+) -> tuple[tuple[tuple[Path, str], ...], tuple[str, ...]]:
+    """What programs in Python and Rust do: files for the guest, and commands. A quick run has
+    none."""
+    if run.quick:
+        return (), ()
+    root = real_programs.unpacked(run.progress).root
+    archive = program_archive.pack(root, folder / "python.tar", (PYTHON,), PYTHON_FOLDERS)
+    files = [(archive, ARCHIVE), (Path(__file__).with_name("python_ways.py"), PYTHON_WAYS)]
+    ways = [f"/{PYTHON} -I -S {PYTHON_WAYS}"]
+    if RUST_WAYS.exists():
+        files.append((RUST_WAYS, GUEST_RUST))
+        ways.append(GUEST_RUST)
+    else:
+        run.write([{"skipped": "walkdir", "reason": "eval/scan/rust_ways is not built"}])
+    widths = run.chosen(spec.WIDTHS)
+    sizes = {TREE: max(widths), "tmpfs": spec.AT, "ext4": spec.AT}
+    repeats = run.chosen(spec.REPEATS)
+    return tuple(files), (
+        f"tar -x -f {ARCHIVE} -C /",
+        *(
+            f"{way} {call} {n} {DIRECTORIES[call]}/{call}-{n} {repeats}"
+            for call, n in sizes.items()
+            for way in ways
+        ),
+        "echo '{\"complete\": true}'",
+    )
+
+
+def compare_sums(rows: Sequence[Row]) -> None:
+    """Programs in other languages must find what those in C have agreed on."""
+    agreed = {row["check"].partition(":")[0]: row["sum"] for row in rows if "check" in row}
+    for row in rows:
+        if "mechanism" in row and "sum" in row:
+            place = f"{row['call']}.n{row['n']}"
+            if row["sum"] != agreed[place]:
+                raise TraplessError(
+                    f"scan: {place} by {row['mechanism']}: sum {row['sum']}, not {agreed[place]}"
+                )
 
 
 def commands(run: Collection, label: str) -> Iterator[str]:
@@ -140,10 +198,13 @@ NAMES = {
     "walk": "tl_walk, module",
     "statx": "getdents64, statx",
     "readdir": "readdir, fstatat",
+    "read-dir": "Rust: read_dir, metadata",
+    "os-scandir": "Python: os.scandir, stat",
     "batch": "getdents64, batches of statx",
     "scan-plain": "tl_scan, without the module",
     "io_uring": "getdents64, io_uring's statx",
     "fts": "fts",
+    "walkdir": "Rust: walkdir, metadata",
     "walk-plain": "tl_walk, without the module",
 }
 PLACES = ("tmpfs", "ext4", "ext4-cold", "overlayfs", "procfs")
@@ -209,7 +270,9 @@ def tree_table(bare: Counted, stock: Counted) -> Table:
         cells: list[str] = [NAMES[way]]
         for counted in (bare, stock):
             values, fts = counted[TREE, way][width], counted[TREE, "fts"][width]
-            cells += [f"{min(values):,.0f}", f"{min(values) / min(fts):.1%}"]
+            cells += (
+                [f"{min(values):,.0f}", f"{min(values) / min(fts):.1%}"] if values else ["", ""]
+            )
         rows.append(tuple(cells))
     return Table(
         id="tree",

@@ -31,8 +31,9 @@ SPEC = Spec(
         "Directories of 10 to 100,000 entries on tmpfs, ext4, overlayfs and procfs are opened, "
         "read with the attributes of each entry, and closed: by tl_scan with the module and "
         "without, by getdents64 and statx, by batches and io_uring with 64 statx at once, and by "
-        "the C library's readdir and fstatat. A tree is read by tl_walk with the module and "
-        "without, and by the C library's fts. Counted are the instructions of user and kernel "
+        "the C library's readdir and fstatat, Python's os.scandir and Rust's read_dir. A tree is "
+        "read by tl_walk with the module and without, by the C library's fts, Python's os.scandir "
+        "and Rust's walkdir. Counted are the instructions of user and kernel "
         "side, after two runs that fill the caches. Every way adds up names, inodes, sizes and "
         "times, and all sums must be the same."
     ),
@@ -46,7 +47,7 @@ SPEC = Spec(
         "in memory. There, cold caches cost instructions and no time.",
     ),
     parts=(part("scan", "scan"),),
-    minutes=(4, 15),
+    minutes=(4, 17),
     needs="it counts instructions, which takes an emulator",
     quick_by_name=True,
 )

@@ -11,6 +11,7 @@ import pytest
 
 from eval.programs import part_programs
 from eval.scan import part_scan
+from trapless.base.console import TraplessError
 from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw
 
@@ -138,7 +139,11 @@ SCAN_COSTS = {
     ("tree", "fts", 2): 123,
     ("tree", "walk", 6): 3075 * ENTRIES,
     ("tree", "walk-plain", 6): 4920 * ENTRIES,
+    ("tree", "walkdir", 6): 8200 * ENTRIES,
+    ("tree", "os-scandir", 6): 16400 * ENTRIES,
+    ("tmpfs", "read-dir", 1000): 3860000,
 }
+OTHER_LANGUAGES = ("walkdir", "os-scandir", "read-dir")
 
 
 def scan_rows(label: str, without: tuple[str, ...] = ()):
@@ -187,6 +192,27 @@ def test_the_kernel_as_it_is_has_metrics_of_its_own():
     _, metrics = analysed(scan_rows(part_scan.BARE), scan_rows(part_scan.STOCK))
     assert "tmpfs.scan.n1000_stock.instructions" in metrics
     assert "tree.walk.module_stock.ratio_to_fts" in metrics
+
+
+def test_other_languages_are_in_one_boot_alone():
+    raw, metrics = analysed(
+        scan_rows(part_scan.BARE), scan_rows(part_scan.STOCK, without=OTHER_LANGUAGES)
+    )
+    assert metrics["tree.walkdir.n6.instructions"].value == 8200
+    rows = {row[0]: row for row in part_scan.figures(raw)[-1].rows}
+    assert rows["Rust: walkdir, metadata"] == ("Rust: walkdir, metadata", "8,200", "133.3%", "", "")
+    assert rows["fts"][3] == "6,150"
+
+
+def test_a_program_that_finds_something_else_is_an_error():
+    rows = [
+        {"check": "tmpfs.n1000: all ways find the same", "entries": 1000, "sum": 7},
+        {"mechanism": "os-scandir", "call": "tmpfs", "n": 1000, "sum": 7},
+    ]
+    part_scan.compare_sums(rows)
+    rows[1]["sum"] = 8
+    with pytest.raises(TraplessError, match=r"tmpfs\.n1000 by os-scandir: sum 8, not 7"):
+        part_scan.compare_sums(rows)
 
 
 def test_a_module_without_compound_calls_leaves_their_rows_out():
