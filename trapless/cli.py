@@ -339,10 +339,10 @@ def module_unload() -> None:
 
 
 def default_kernel(arch: str = AMD64.name) -> str:
-    """The default kernel: the first and oldest of those for an architecture."""
+    """The default kernel of an architecture."""
     from trapless.stock import kernels
 
-    return kernels.OF_OTHERS.get(arch, (kernels.SUPPORTED[0].name,))[0]
+    return kernels.default(ARCHITECTURES[arch])
 
 
 cli.add_command(estimate)

@@ -13,6 +13,9 @@
 #include "batched_calls.h"
 
 #define SETTLE_ROUNDS 6
+#ifndef MAP_32BIT
+#define MAP_32BIT 0	/* only x86-64 has calls with pointers of 32 bits beside its own */
+#endif
 
 static const char *const names[SUBJECTS] = {
 	[NOSYS] = "nosys", [GETPID] = "getpid", [GETPPID] = "getppid", [READ1] = "read1",

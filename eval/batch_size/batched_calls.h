@@ -19,6 +19,12 @@
 
 #include "traps.h"
 
+#ifdef __x86_64__
+#define SUBJECT_NR_NONE SYS_create_module	/* no kernel of today has it */
+#else
+#define SUBJECT_NR_NONE __NR_arch_specific_syscall	/* arm64 has none of its own */
+#endif
+
 #define SUBJECT_CALLS 512u	/* calls in one measurement, as in Fig. 11 */
 #define SUBJECT_CALLS_LONG 128u	/* the same for long calls: to be counted within a timer tick */
 #define SUBJECT_BATCH_MAX 128u	/* largest N */
@@ -110,13 +116,13 @@ struct call {
 	uint64_t a0, a1, a2, a3;
 };
 
-/* The j-th call, i-th of its batch, with x86-64 numbers. */
+/* The j-th call, i-th of its batch, with the numbers of the fast trap. */
 static inline __attribute__((always_inline)) struct call
 subject_call(enum subject subject, struct fixture *fixture, unsigned int j, unsigned int i)
 {
 	switch (subject) {
 	case NOSYS:
-		return (struct call){ .nr = SYS_create_module };
+		return (struct call){ .nr = SUBJECT_NR_NONE };
 	case GETPID:
 		return (struct call){ .nr = SYS_getpid };
 	case GETPPID:

@@ -54,7 +54,7 @@ def collect(run: Collection) -> None:
     measured = LabConfig(
         kernel=run.kernel,
         cpus=2,
-        files=((workload("batch-size"), GUEST_PROGRAM),),
+        files=((workload("batch-size", run.arch), GUEST_PROGRAM),),
         modules=modules,
         timeout_s=TIMEOUT_S,
     )

@@ -63,7 +63,7 @@ SPEC = Spec(
         "memory-hierarchy.",
     ),
     parts=(
-        part("batch_size", "calls", alone=True),
+        part("batch_size", "calls", alone=True, foreign=("eval/batch_size/batch-size",)),
         part("batch_size", "walk"),
         part("batch_size", "estimate", full_only=True, alone=True),
     ),

@@ -118,7 +118,7 @@ static uint64_t counter(const struct plan *plan)
 		return count;
 	}
 	if (plan->options.kind == MEASURE_COUNTED)
-		return measure_tsc();
+		return measure_counter();
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

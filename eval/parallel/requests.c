@@ -71,7 +71,7 @@ INLINED void run_plain(struct run *run, enum subject subject)
 	struct desk *desk = run->desk;
 	long expected = subject == GETTID ? desk->tid : 1, wrong = 0;
 
-	run->began = measure_tsc();
+	run->began = measure_counter();
 	for (unsigned int j = 0; j < REQUESTS; j++) {
 		if (subject == GETTID)
 			wrong |= trap_fast0(SYS_gettid) ^ expected;
@@ -80,7 +80,7 @@ INLINED void run_plain(struct run *run, enum subject subject)
 					    (uintptr_t)&desk->bytes[j], 1, read_offset(j)) ^
 				 expected;
 	}
-	run->submitted = measure_tsc();
+	run->submitted = measure_counter();
 	run->crossings = REQUESTS;
 	note_wrong(run, wrong != 0, "a result or a count of results", (long)wrong);
 }
@@ -91,7 +91,7 @@ INLINED void run_batch(struct run *run, enum subject subject)
 	struct tl_batch *batch = desk->batch;
 	int64_t expected = subject == GETTID ? desk->tid : 1, wrong = 0;
 
-	run->began = measure_tsc();
+	run->began = measure_counter();
 	for (unsigned int j = 0; j < REQUESTS; ) {
 		unsigned int end = j + run->k;
 		int count, first;
@@ -106,7 +106,7 @@ INLINED void run_batch(struct run *run, enum subject subject)
 		for (int i = 0; i < count; i++)
 			wrong |= tl_batch_result(batch, (unsigned int)(first + i)) ^ expected;
 	}
-	run->submitted = measure_tsc();
+	run->submitted = measure_counter();
 	note_wrong(run, wrong != 0, "a result or a count of results", (long)wrong);
 }
 
@@ -149,7 +149,7 @@ INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
 	struct tl_psc *psc = crew->psc;
 	int slots[REQUESTS], error;
 
-	run->began = measure_tsc();
+	run->began = measure_counter();
 	for (unsigned int j = 0; j < REQUESTS; ) {
 		unsigned int end = j + run->k;
 
@@ -161,7 +161,7 @@ INLINED void run_psc(struct run *run, struct crew *crew, enum subject subject)
 		error = tl_psc_notify(psc);
 		note_wrong(run, error < 0, "a notify", error);
 	}
-	run->submitted = measure_tsc();
+	run->submitted = measure_counter();
 	for (unsigned int j = 0; j < REQUESTS; j++) {
 		int64_t result;
 
@@ -191,7 +191,7 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 	struct io_uring_cqe *cqe;
 	unsigned int head, seen = 0;
 
-	run->began = measure_tsc();
+	run->began = measure_counter();
 	for (unsigned int j = 0; j < REQUESTS; ) {
 		unsigned int end = j + run->k;
 
@@ -203,7 +203,7 @@ INLINED void run_uring(struct run *run, struct io_uring *ring, enum subject subj
 		note_wrong(run, error < 0, "submitting", error);
 		run->crossings += !polled; /* liburing does not tell when it wakes the thread */
 	}
-	run->submitted = measure_tsc();
+	run->submitted = measure_counter();
 	if (polled)
 		uring_look(ring, REQUESTS);
 	if (io_uring_cq_ready(ring) < REQUESTS) {

@@ -6,7 +6,9 @@
  */
 #include "processor_counters.h"
 
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -50,12 +52,25 @@ static const char *const syscall_ids[] = {
 	"/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id",
 };
 
+/* The name of an x86 processor's vendor; false on other processors. */
+static bool read_vendor(unsigned int name[3])
+{
+#ifdef __x86_64__
+	unsigned int highest;
+
+	return __get_cpuid(0, &highest, &name[0], &name[2], &name[1]);
+#else
+	(void)name;
+	return false;
+#endif
+}
+
 static const struct tl_counter_event *vendor_events(void)
 {
 	static const struct tl_counter_event none[] = { { NULL, 0, 0 } };
-	unsigned int highest, name[3];
+	unsigned int name[3];
 
-	if (!__get_cpuid(0, &highest, &name[0], &name[2], &name[1]))
+	if (!read_vendor(name))
 		return none;
 	if (memcmp(name, "GenuineIntel", sizeof(name)) == 0)
 		return intel;

@@ -124,9 +124,9 @@ def for_rust(path: str) -> str:
 
 
 def numbers_for_rust(path: str) -> str:
-    """The number of each system call."""
+    """The number of each system call on the processor that the file is named after."""
     text = head(path, "pub const")
-    rows = calls.load("x86_64")
+    rows = calls.load(Path(path).stem)
     return text + "".join(f"pub const {row.name.upper()}: u32 = {row.nr};\n" for row in rows)
 
 
@@ -134,7 +134,8 @@ MADE: dict[str, Callable[[str], str]] = {
     "trapless/abi/structures.py": for_ctypes,
     "lib/bindings/python/libtrapless/counts.py": for_python,
     f"{CRATE}/counts.rs": for_rust,
-    f"{CRATE}/number.rs": numbers_for_rust,
+    f"{CRATE}/number/aarch64.rs": numbers_for_rust,
+    f"{CRATE}/number/x86_64.rs": numbers_for_rust,
 }
 """Each file that is made, and the function that makes its text."""
 

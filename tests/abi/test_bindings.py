@@ -114,6 +114,12 @@ def test_numbers_of_rust_are_the_headers() -> None:
     assert {name for name in wanted if name.startswith(("TL_IF_", "TL_BACKEND_"))} <= set(own)
 
 
+def for_machine(path: Path, machine: str) -> str:
+    """A file of Rust without the lines that are for other processors."""
+    other = rf' *#\[cfg\(target_arch = "(?!{machine}")\w+"\)\]\n.*\n'
+    return re.sub(other, "", path.read_text())
+
+
 def fields_of_rust(text: str, struct: str) -> list[tuple[str, int, int]]:
     """Name, offset and size of each field of a struct with the layout of C."""
     body = text.partition(f"pub struct {struct} {{")[2].split("\n}")[0]
@@ -132,8 +138,9 @@ def test_structures_are_those_of_c() -> None:
     counts = [name for name, *_ in fields if name not in ("size", "reserved")]
     assert list(COUNTS.Stats._fields) == counts
     assert tuple(fields_of_rust(SYS, "tl_scan_entry")) == STRUCTS["tl_scan_entry"][1]
-    in_rust = fields_of_rust((CRATE / "stat.rs").read_text(), "Stat")
-    assert sum(in_rust[-1][1:]) == 144
+    for machine, size in (("x86_64", 144), ("aarch64", 128)):
+        in_rust = fields_of_rust(for_machine(CRATE / "stat.rs", machine), "Stat")
+        assert sum(in_rust[-1][1:]) == size
 
 
 @pytest.mark.parametrize("name", sorted(n for n in functions_of_c() if n.startswith(BOUND)))
@@ -158,7 +165,8 @@ def test_declarations_are_those_of_the_tables(path: str) -> None:
 
 
 def test_rust_has_every_call() -> None:
-    assert (CRATE / "number.rs").read_text().count("pub const") > 350
+    for name, calls in (("x86_64", 350), ("aarch64", 300)):
+        assert (CRATE / f"number/{name}.rs").read_text().count("pub const") > calls
 
 
 def test_flags_of_open_are_the_kernels() -> None:
@@ -167,9 +175,11 @@ def test_flags_of_open_are_the_kernels() -> None:
         "EXCLUSIVE": "EXCL", "TRUNCATE": "TRUNC", "APPEND": "APPEND", "NONBLOCKING": "NONBLOCK",
         "FOLDER": "DIRECTORY", "CLOSE_ON_EXEC": "CLOEXEC",
     }  # fmt: skip
-    text = (CRATE / "lib.rs").read_text().partition("pub mod open {")[2]
-    own = {name: int(n, 0) for name, n in re.findall(r"const (\w+): i32 = (\w+);", text)}
-    assert own == {name: getattr(os, f"O_{flag}") for name, flag in names.items()}
+    kernels = {name: getattr(os, f"O_{flag}") for name, flag in names.items()}
+    for machine, folder in (("x86_64", 0o200000), ("aarch64", 0o40000)):
+        text = for_machine(CRATE / "lib.rs", machine).partition("pub mod open {")[2]
+        own = {name: int(n, 0) for name, n in re.findall(r"const (\w+): i32 = (\w+);", text)}
+        assert own == kernels | {"FOLDER": folder}
 
 
 def test_versions_are_the_librarys() -> None:

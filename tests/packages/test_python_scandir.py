@@ -83,10 +83,15 @@ def by_python(top):
     return found
 
 
+def but_for_reading(found):
+    """The same without the time of the last access, which reading a folder changes."""
+    return [(path, attributes[:7], attributes[8:]) for path, attributes in found]
+
+
 def test_a_tree_is_what_python_finds_in_it(tree):
     for top in (tree, os.fsencode(tree), tree / "link"):
         ours = [(e.path, e.stat(follow_symlinks=False)) for e in scantree(top)]
-        assert ours == by_python(top)
+        assert but_for_reading(ours) == but_for_reading(by_python(top))
 
 
 def test_orders_kinds_and_depths(tree):

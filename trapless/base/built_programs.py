@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from trapless.base import cache, tools
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import ConsoleProgress, Progress, TraplessError
 from trapless.base.paths import build_dir, repo_root
 
@@ -20,8 +22,10 @@ TOOLS = {"make": "make", "gcc": "gcc libc6-dev liburing-dev", "ar": "binutils"}
 BUILD_JOBS = 2
 
 
-def find(path: str) -> Path:
-    """A program by its path below build/."""
+def find(path: str, arch: Architecture = AMD64) -> Path:
+    """A program by its path below build/, or below build/ARCH for another processor."""
+    if arch != AMD64 and arch.is_foreign:
+        path = f"{arch.name}/{path}"
     found = build_dir() / path
     if not found.exists() and not build_dir().is_relative_to(repo_root()):
         with ConsoleProgress() as progress:  # it takes a minute, which the caller cannot foresee
@@ -35,11 +39,29 @@ def find(path: str) -> Path:
 
 def build(progress: Progress) -> None:
     """Bring all of them up to date; an installation has them built already."""
-    root, into = repo_root(), build_dir()
+    tools.require_tools(TOOLS, "building the workloads")
+    _make(["workloads"], build_dir(), progress)
+
+
+def cross_build(
+    arch: Architecture, paths: Sequence[str], libraries: Path, progress: Progress
+) -> None:
+    """Bring programs for another processor up to date, by its cross compiler and the libraries in
+    an unpacked root."""
+    into = build_dir() / arch.name
+    compiler, archiver = arch.tool("gcc"), arch.tool("ar")
+    needed = {"make": "make", compiler: f"gcc-{arch.triplet}", archiver: f"gcc-{arch.triplet}"}
+    tools.require_tools(needed, f"building programs for {arch.name}")
+    found = f"-L{libraries}/usr/lib/{arch.triplet}"
+    words = [f"CC={compiler} {found}", f"AR={archiver}", f"BUILD={into}"]
+    _make([*words, *(f"{into}/{path}" for path in paths)], into, progress)
+
+
+def _make(words: Sequence[str], into: Path, progress: Progress) -> None:
+    root = repo_root()
     if not (root / "Makefile").exists():
         return
-    command = ["make", "-C", str(root), "-s", f"-j{BUILD_JOBS}", "workloads"]
-    tools.require_tools(TOOLS, "building the workloads")
+    command = ["make", "-C", str(root), "-s", f"-j{BUILD_JOBS}", *words]
     with ExitStack() as stack:
         if not into.is_relative_to(root):
             lock = into.with_name(f"{into.name}.lock")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from trapless.base.console import ConsoleProgress
+from trapless.base.architecture import AMD64
+from trapless.base.console import ConsoleProgress, TraplessError
 
 PLACEMENTS, PLACEMENTS_MAX = 16, 64
 """Processes, each with a place of its own in memory: one in 16 reads a quarter more."""
@@ -69,6 +70,11 @@ def estimate(placements: int, cpu: int | None, folder: Path | None, json_file: P
     from trapless.estimate import placements as part
     from trapless.results import estimate_file
 
+    if (machine := os.uname().machine) != AMD64.machine:
+        raise TraplessError(
+            f"estimate times the module's loop as it is compiled for x86-64, not {machine}; "
+            "`trapless evaluate batch-size --arch arm64` counts what a batch costs there"
+        )
     chosen = _cpu(cpu)
     before = estimated_machine.describe(chosen)
     with ConsoleProgress() as progress:

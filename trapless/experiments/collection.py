@@ -26,6 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from trapless import __version__
 from trapless.base import json_text
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.files import replace_file
 from trapless.base.paths import PACKAGE, cache_dir, repo_root
@@ -97,6 +98,7 @@ class Collection:
     part: str = ""
     scheduler: str | None = None  # of Dask, for experiments that spread their work
     place: Place | None = None  # None: the lab
+    arch: Architecture = AMD64  # of the lab's guests
     _labels: list[str] = field(default_factory=list)
     _rows: list[Row] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
@@ -114,7 +116,7 @@ class Collection:
         the guest, a status other than 0 or a complaint in the kernel's log is a TraplessError, with
         the guest's words in it. Guests of a quick run start quickly: see lab.prepare().
         """
-        config = replace(config, quick_start=self.quick)
+        config = replace(config, quick_start=self.quick, arch=self.arch)
         label = f"{self.part}-{label}"
         if label in self._labels:
             raise ValueError(f"two boots called {label!r}")
@@ -362,6 +364,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
     first = heads[0] if heads else {}
     command = ["trapless", "evaluate", collection.name]
     command += ["--here"] if collection.place else ["--kernel", collection.kernel]
+    command += ["--arch", collection.arch.name] if collection.arch != AMD64 else []
     command += ["--least"] if collection.place and collection.place.least else []
     return {
         "experiment": collection.name,
@@ -370,6 +373,7 @@ def make_meta(collection: Collection, heads: Sequence[Row], rows: Sequence[Row])
         "quick": collection.quick,
         "trapless": trapless_version(),
         "kernel": first.get("release", "unknown"),
+        **({"architecture": collection.arch.name} if collection.arch != AMD64 else {}),
         "provenance": first.get("provenance", {}),
         "accelerator": first.get("accelerator", "unknown"),
         "machine": machine() | (collection.place.facts if collection.place else {}),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.base import built_programs
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.missing import OF_PAGES, remedy
 from trapless.base.paths import cache_dir
@@ -25,7 +26,7 @@ from trapless.experiments.collection import LeftOutError, Place
 from trapless.experiments.experiment import Spec
 from trapless.report.document import Report
 from trapless.results import result_file
-from trapless.stock import kernels
+from trapless.stock import kernels, real_programs
 
 CORES = 2
 """The number of cores for which specs give their minutes."""
@@ -53,11 +54,12 @@ def run(
     *,
     quick: bool,
     out: Path,
-    kernel: str,
+    kernel: str | None,
     progress: Progress,
     scheduler: str | None = None,
     jobs: int = 1,
     reported: bool = True,
+    arch: Architecture = AMD64,
 ) -> Outcome:
     """Run the named experiments, or those of default_names(). One that fails is tried once more,
     and goes on after the boots that it has saved. If it fails again, the report says why, and the
@@ -68,20 +70,27 @@ def run(
     `jobs` experiments run at a time, each in a process of its own; see side_by_side.py. Without
     `reported` it announces nothing and writes no report.
     """
-    specs = [experiment.get(name) for name in (wanted or default_names(quick=quick))]
+    kernel = kernels.default(arch) if kernel is None else kernel
+    names = wanted or default_names(quick=quick, arch=arch)
+    specs = [experiment.get(name) for name in names]
     if scheduler is not None and not any(spec.spread for spec in specs):
         many = ", ".join(name for name in experiment.names() if experiment.get(name).spread)
         raise TraplessError(
             f"none of these experiments can be spread over machines; with --scheduler run {many}",
             status=2,
         )
+    foreign = _foreign_programs(specs, arch)
     page = reported and can_draw(progress)
     if reported:
         progress.note(announcement(specs, quick, kernel))
     make_writable(out)
-    kernels.resolve(kernel, progress)
-    built_programs.build(progress)
-    choices = _Choices(quick, kernel, out, progress, scheduler)
+    kernels.resolve(kernel, progress, arch)
+    if foreign and arch.is_foreign:
+        libraries = real_programs.foreign_libraries(arch, progress)
+        built_programs.cross_build(arch, foreign, libraries, progress)
+    else:
+        built_programs.build(progress)
+    choices = _Choices(quick, kernel, out, progress, scheduler, arch=arch)
     failed = (
         _beside(specs, jobs, choices)
         if jobs > 1 and len(specs) > 1
@@ -89,6 +98,17 @@ def run(
     )
     written = report_files.write(out, progress, page=page) if reported else None
     return Outcome(tuple(failed), written)
+
+
+def _foreign_programs(specs: Sequence[Spec], arch: Architecture) -> list[str]:
+    """What these experiments run on another processor; one that does not run there is an error."""
+    if arch == AMD64:
+        return []
+    programs = {spec.name: [path for part in spec.parts for path in part.foreign] for spec in specs}
+    if left_out := ", ".join(name for name, paths in programs.items() if not paths):
+        known = ", ".join(default_names(quick=False, arch=arch))
+        raise TraplessError(f"on {arch.name} there is {known}; left out: {left_out}", status=2)
+    return [path for paths in programs.values() for path in paths]
 
 
 def can_draw(progress: Progress) -> bool:
@@ -129,6 +149,7 @@ class _Choices:
     progress: Progress
     scheduler: str | None
     place: Place | None = None
+    arch: Architecture = AMD64
 
     def words(self, spec: Spec) -> list[str]:
         """The words after `trapless` that run one experiment."""
@@ -136,7 +157,9 @@ class _Choices:
         if self.place:
             least = ["--least"] if self.place.least else []
             return ["evaluate", "--here", spec.name, *quick, *least, "--out", str(self.out)]
-        return ["evaluate", spec.name, *quick, "--kernel", self.kernel, "--out", str(self.out)]
+        arch = ["--arch", self.arch.name] if self.arch != AMD64 else []
+        of_vms = ["--kernel", self.kernel, *arch]
+        return ["evaluate", spec.name, *quick, *of_vms, "--out", str(self.out)]
 
 
 def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
@@ -155,6 +178,7 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
                 progress=progress,
                 scheduler=choices.scheduler if spec.spread else None,
                 place=choices.place,
+                arch=choices.arch,
             )
             with side_by_side.turn(out, alone=False):
                 result_file.save(experiment.analyse(spec.name, directory), directory)
@@ -190,10 +214,12 @@ def _beside(specs: Sequence[Spec], jobs: int, choices: _Choices) -> list[str]:
     return [spec.name for spec in specs if spec.name in failed]
 
 
-def default_names(*, quick: bool) -> tuple[str, ...]:
+def default_names(*, quick: bool, arch: Architecture = AMD64) -> tuple[str, ...]:
     """The experiments that run where none is named."""
-    names = experiment.names()
-    return tuple(n for n in names if not (quick and experiment.get(n).quick_by_name))
+    specs = [experiment.get(name) for name in experiment.names()]
+    if arch != AMD64:
+        specs = [spec for spec in specs if any(part.foreign for part in spec.parts)]
+    return tuple(spec.name for spec in specs if not (quick and spec.quick_by_name))
 
 
 def announcement(specs: Sequence[Spec], quick: bool, kernel: str) -> str:

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from trapless.base import built_programs, json_text
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.missing import remedy
 from trapless.base.paths import repo_root
@@ -56,6 +57,11 @@ class Raw:
         """Whether a machine's own kernel made it, where rows are timed and never counted."""
         return self.meta.get("accelerator") == OWN_KERNEL
 
+    @property
+    def partial(self) -> bool:
+        """Whether parts may be left out: on a machine's own kernel, and on another processor."""
+        return self.timed or "architecture" in self.meta
+
 
 @dataclass(frozen=True)
 class Part:
@@ -69,9 +75,19 @@ class Part:
     alone: bool = False
     """It also measures time, for which it waits until nothing else counts: so it is collected after
     the parts that only count, which would otherwise count alone afterwards."""
+    foreign: tuple[str, ...] = ()
+    """The programs, below build/, that it runs on other processors; where there are none, it runs
+    on x86-64 alone."""
 
 
-def part(folder: str, name: str, *, full_only: bool = False, alone: bool = False) -> Part:
+def part(
+    folder: str,
+    name: str,
+    *,
+    full_only: bool = False,
+    alone: bool = False,
+    foreign: tuple[str, ...] = (),
+) -> Part:
     """The part whose `collect`, `analyse` and `figures` are in eval/FOLDER/part_NAME.py.
 
     The file is read when the first of them is wanted: it may take packages that a machine lacks
@@ -85,7 +101,7 @@ def part(folder: str, name: str, *, full_only: bool = False, alone: bool = False
         return called
 
     collect_, analyse_, figures_ = map(function, ("collect", "analyse", "figures"))
-    return Part(name, collect_, analyse_, figures_, full_only, alone)
+    return Part(name, collect_, analyse_, figures_, full_only, alone, foreign)
 
 
 @dataclass(frozen=True)
@@ -197,6 +213,7 @@ def collect(
     progress: Progress,
     scheduler: str | None = None,
     place: Place | None = None,
+    arch: Architecture = AMD64,
 ) -> None:
     """Run every part of an experiment; afterwards raw.jsonl and meta.json are whole.
 
@@ -207,9 +224,9 @@ def collect(
     for stale in (RAW_FILE, META_FILE, FAILURE_FILE, result_file.FILE_NAME):
         (directory / stale).unlink(missing_ok=True)
     collection = Collection(spec.name, directory, quick, kernel, progress)
-    collection.scheduler, collection.place = scheduler, place
+    collection.scheduler, collection.place, collection.arch = scheduler, place, arch
     for part in sorted(spec.parts, key=lambda part: part.alone):
-        if quick and part.full_only:
+        if (quick and part.full_only) or (arch != AMD64 and not part.foreign):
             continue
         collection.part = part.name
         part.collect(collection)
@@ -258,8 +275,7 @@ def _raw_of_parts(spec: Spec, raw: Raw) -> Iterator[tuple[Part, Raw]]:
     """Each part that was run, with its own rows."""
     for part in spec.parts:
         rows = [row for row in raw.rows if row.get("part") == part.name]
-        # On a machine's own kernel, a part may be left out.
-        if rows or not (raw.timed or (part.full_only and raw.meta.get("quick"))):
+        if rows or not (raw.partial or (part.full_only and raw.meta.get("quick"))):
             yield part, Raw(rows, raw.meta, raw.directory)
 
 
@@ -323,9 +339,9 @@ def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     return tuple(drawn)
 
 
-def workload(name: str) -> Path:
+def workload(name: str, arch: Architecture = AMD64) -> Path:
     """The program of an experiment, as make builds it."""
-    return program(f"{_folder(name)}/{name}")
+    return program(f"{_folder(name)}/{name}", arch)
 
 
 def tool(name: str) -> Path:
@@ -333,6 +349,6 @@ def tool(name: str) -> Path:
     return program(f"tools/{name}")
 
 
-def program(path: str) -> Path:
+def program(path: str, arch: Architecture = AMD64) -> Path:
     """A program of eval/ by its path there, as make builds it."""
-    return built_programs.find(f"eval/{path}")
+    return built_programs.find(f"eval/{path}", arch)

@@ -66,6 +66,12 @@ OTHERS: tuple[KernelSpec, ...] = (
 OF_OTHERS = {ARM64.name: ("6.12",)}
 """By architecture, which of these there are; the first is run where none is asked for."""
 
+
+def default(arch: Architecture = AMD64) -> str:
+    """The default kernel: the first and oldest of those for an architecture."""
+    return OF_OTHERS.get(arch.name, (SUPPORTED[0].name,))[0]
+
+
 BULLSEYE = ("bullseye", "bullseye-security")
 TRIXIE = ("trixie", "trixie-security")
 
@@ -107,7 +113,8 @@ def parameters(kernel: Kernel) -> str:
     Kernels since about 6.17 test their ciphers in threads of their own, which take two thirds of
     the only processor for seconds after the boot, and are then counted and timed, too. Earlier
     kernels finish the tests before they start programs. Without the tests, programs would start
-    before the kernel has chosen its clock, on which the exact beginning of a region depends.
+    before the kernel has chosen its clock, on which the exact beginning of a region depends. On
+    arm64 an earlier kernel, too, tests beside them.
 
     A debug kernel uses four levels of page tables. With five, an interrupt at the wrong moment of
     the boot makes KASAN take a lock for a wild address: while the kernel identifies its first
@@ -118,7 +125,8 @@ def parameters(kernel: Kernel) -> str:
         return "no5lvl"
     numbers = re.match(r"(\d+)\.(\d+)", kernel.release)
     version = tuple(map(int, numbers.groups())) if numbers else (0, 0)
-    return "cryptomgr.notests" if version >= CIPHERS_SINCE else ""
+    beside = version >= CIPHERS_SINCE or kernel.arch != AMD64.name
+    return "cryptomgr.notests" if beside else ""
 
 
 def resolve(name: str, progress: Progress, arch: Architecture = AMD64) -> Kernel:

@@ -104,6 +104,13 @@ def foreign_busybox(arch: Architecture, progress: Progress) -> Path:
     return programs.root / "bin/busybox"
 
 
+def foreign_libraries(arch: Architecture, progress: Progress) -> Path:
+    """The root with the libraries that programs for another architecture are linked with, beside
+    those of its cross compiler: liburing, which the experiments compare with."""
+    package = "liburing-dev"
+    return unpacked(progress, (package,), (), f"{package}-{arch.name}", arch).root
+
+
 def _fetch(
     folder: Path, wanted: Wanted, arch: Architecture, suites: Sequence[str], progress: Progress
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress
 from trapless.stock import kernels
 
@@ -26,9 +27,11 @@ echo "cannot make a file system in memory" >&2; exit 1
 """
 
 
-def modules(kernel: str, progress: Progress) -> tuple[tuple[str, str], ...]:
+def modules(
+    kernel: str, progress: Progress, arch: Architecture = AMD64
+) -> tuple[tuple[str, str], ...]:
     """The modules of the kernel called `kernel` for the file system; see LabConfig.modules."""
-    folder = kernels.resolve(kernel, progress).modules_dir
+    folder = kernels.resolve(kernel, progress, arch).modules_dir
     index = folder / "modules.dep" if folder is not None else None
     if index is not None and f"/{CHECKSUMS}.ko" in index.read_text(encoding="utf-8"):
         return (*DRIVERS, (CHECKSUMS, ""))

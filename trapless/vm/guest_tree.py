@@ -176,6 +176,8 @@ def _applets(busybox: Path) -> list[str]:
 def _add_command(tree: Initramfs, plan: GuestPlan) -> str | None:
     """Add the command; returns its path in the guest, or None where busybox has it."""
     name = plan.argv[0]
+    if plan.arch.is_foreign and name in tree:  # this machine's file of that path does not run
+        return None
     is_here = "/" in name or not plan.arch.is_foreign
     program = find_program(name, plan.cwd) if is_here else None
     if program is None:

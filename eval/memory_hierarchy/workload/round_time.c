@@ -55,7 +55,7 @@ static bool counts_instructions(void)
 	unsigned int exact = 0;
 
 	for (unsigned int i = 0; i < ATTEMPTS; i++)	/* an interrupt may spoil one */
-		exact += round_spin(measure_tsc() + TRIED_INSTRUCTIONS + i);
+		exact += round_spin(measure_counter() + TRIED_INSTRUCTIONS + i);
 	return exact >= ATTEMPTS - 2;
 }
 
@@ -68,7 +68,7 @@ static uint64_t counter_at(uint64_t ns)
 	uint64_t least = UINT64_MAX;
 
 	for (unsigned int i = 0; i < ATTEMPTS; i++) {
-		uint64_t counter = measure_tsc(), ahead = now_ns() - counter;
+		uint64_t counter = measure_counter(), ahead = now_ns() - counter;
 
 		if (ahead < least)
 			least = ahead;
@@ -128,7 +128,7 @@ static bool begin_after(uint64_t round)
 	if (!round_spin(counter + AWAKE_NS))
 		return false;
 	arm(timer, round + EXPIRY_NS);
-	while (measure_tsc() < counter + EXPIRED_NS)
+	while (measure_counter() < counter + EXPIRED_NS)
 		;
 	if (read(timer, &expirations, sizeof(expirations)) < 0)
 		return false;
@@ -148,7 +148,7 @@ void await_round_time(void)
 			measure_fail("%u times the machine was busy with something else, %u ns "
 				     "after a round time: no region can begin", ATTEMPTS, BEGIN_NS);
 		if (disturbance)
-			round_spin(measure_tsc() + TRIED_INSTRUCTIONS + late());
+			round_spin(measure_counter() + TRIED_INSTRUCTIONS + late());
 		round = (now_ns() / ROUND_NS + 2) * ROUND_NS;
 		sleep_until(round + late());
 	} while (kind == EXACT && !begin_after(round));

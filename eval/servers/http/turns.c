@@ -200,10 +200,10 @@ static void count_instructions(const struct server *server, const char *name, co
 static void take_time(const struct server *server, const char *name, const char *load,
 		      unsigned int turn)
 {
-	uint64_t before = used(server), began = measure_tsc(), clocks;
+	uint64_t before = used(server), began = measure_counter(), clocks;
 
 	put(server, load);
-	clocks = measure_tsc() - began;
+	clocks = measure_counter() - began;
 	rest();
 	row(server, name, "cpu-ns", used(server) - before, turn);
 	row(server, name, "clocks", clocks, turn);

@@ -2,7 +2,6 @@
 /*
  * See measure.h. It knows nothing of mechanisms and experiments.
  */
-#include <cpuid.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,10 +15,8 @@
 #include "measure.h"
 
 #define CALIBRATION_NOPS 1000
-#define CALIBRATION_LOOPS 500
 #define CALIBRATION_TRIES 64
 #define CLOCK_NS 20000000u	/* how long the counter is held against the clock */
-#define LEAF_HYPERVISOR 0x40000000u
 
 static uint64_t overhead;
 static uint64_t random_state = 1;
@@ -84,60 +81,50 @@ static uint64_t least(uint64_t (*sample)(void))
 
 static uint64_t sample_empty(void)
 {
-	uint64_t start = measure_tsc();
+	uint64_t start = measure_counter();
 
-	return measure_tsc() - start;
+	return measure_counter() - start;
 }
 
 static uint64_t sample_nops(void)
 {
-	uint64_t start = measure_tsc();
+	uint64_t start = measure_counter();
 
 	__asm__ volatile(".rept %c0\n\tnop\n\t.endr" : : "i"(CALIBRATION_NOPS));
-	return measure_tsc() - start;
+	return measure_counter() - start;
 }
 
-/* One mov and CALIBRATION_LOOPS times dec and jnz. */
 static uint64_t sample_loop(void)
 {
-	uint64_t start = measure_tsc();
+	uint64_t start = measure_counter();
 
-	__asm__ volatile("mov %0, %%ecx\n1:\tdec %%ecx\n\tjnz 1b"
-			 : : "i"(CALIBRATION_LOOPS) : "ecx", "cc");
-	return measure_tsc() - start;
+	processor_loop();
+	return measure_counter() - start;
 }
 
-/* How fast the time-stamp counter runs, by the kernel's clock that nobody adjusts. */
+/* How fast the counter runs, by the kernel's clock that nobody adjusts. */
 static double clocks_per_ns(void)
 {
 	struct timespec now;
 	uint64_t begin_ns, begin, end_ns, end;
 
 	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	begin = measure_tsc();
+	begin = measure_counter();
 	begin_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	do {
 		clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-		end = measure_tsc();
+		end = measure_counter();
 		end_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	} while (end_ns - begin_ns < CLOCK_NS);
 	return (double)(end - begin) / (double)(end_ns - begin_ns);
 }
 
-/* The name that a hypervisor gives to its guests, "" without one; emulators give one, too. */
-static const char *hypervisor(void)
+/* Exactly, or by less than one step of the counter where that is several instructions. */
+static bool counted_as(uint64_t count, uint64_t instructions)
 {
-	static char name[13];
-	unsigned int highest, features, word[3], unused;
+	uint64_t apart = count > instructions ? count - instructions : instructions - count;
 
-	if (!__get_cpuid(1, &highest, &unused, &features, &unused) || !(features >> 31 & 1))
-		return "";
-	__cpuid(LEAF_HYPERVISOR, highest, word[0], word[1], word[2]);
-	memcpy(name, word, sizeof(word));
-	for (char *c = name; *c; c++)
-		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
-			*c = '?';
-	return name;
+	return apart < PROCESSOR_COUNTER_STEP;
 }
 
 uint64_t measure_calibrate(enum measure_kind kind)
@@ -148,18 +135,18 @@ uint64_t measure_calibrate(enum measure_kind kind)
 	if (kind == MEASURE_MEASURED) {
 		printf("{\"calibration\": \"%s\", \"overhead\": %lu, "
 		       "\"clocks_per_ns\": %.6f, \"hypervisor\": \"%s\"}\n",
-		       measure_unit(kind), overhead, clocks_per_ns(), hypervisor());
+		       measure_unit(kind), overhead, clocks_per_ns(), processor_hypervisor());
 		return overhead;
 	}
 	nops = least(sample_nops) - overhead;
 	loop = least(sample_loop) - overhead;
 	printf("{\"calibration\": \"%s\", \"overhead\": %lu, \"nops\": %d, \"nops_counted\": %lu, "
 	       "\"loop\": %d, \"loop_counted\": %lu}\n", measure_unit(kind), overhead,
-	       CALIBRATION_NOPS, nops, 2 * CALIBRATION_LOOPS + 1, loop);
-	if (nops != CALIBRATION_NOPS || loop != 2 * CALIBRATION_LOOPS + 1)
+	       CALIBRATION_NOPS, nops, PROCESSOR_LOOP, loop);
+	if (!counted_as(nops, CALIBRATION_NOPS) || !counted_as(loop, PROCESSOR_LOOP))
 		measure_fail("the counter does not count instructions: %d nops read as %lu, a loop "
 			     "of %d as %lu; run with --icount on one CPU", CALIBRATION_NOPS, nops,
-			     2 * CALIBRATION_LOOPS + 1, loop);
+			     PROCESSOR_LOOP, loop);
 	return overhead;
 }
 
@@ -174,10 +161,10 @@ void measure_await_tick(void)
 bool measure_once(enum measure_kind kind, void (*fn)(void *arg), void *arg, uint64_t *value)
 {
 	uint64_t tick = tick_now();
-	uint64_t start = measure_tsc();
+	uint64_t start = measure_counter();
 
 	fn(arg);
-	*value = measure_tsc() - start - overhead;
+	*value = measure_counter() - start - overhead;
 	return kind != MEASURE_COUNTED || tick_now() == tick;
 }
 

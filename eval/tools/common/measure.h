@@ -3,9 +3,9 @@
  * The tools by which every workload measures: a counter, its own cost, a seeded order, rows of
  * JSON, and a loud end when a check fails. It owns no mechanism and no experiment.
  *
- * Two kinds of figures come from one counter, the time-stamp counter. Under `-icount shift=0` the
- * emulator advances it by one an instruction: differences are counts ("counted"). Without, it is a
- * clock of the host: only ratios of alternating runs mean anything ("measured").
+ * Two kinds of figures come from one counter (processor.h). Under `-icount shift=0` the emulator
+ * advances it by instructions: differences are counts ("counted"). Without, it is a clock of the
+ * host: only ratios of alternating runs mean anything ("measured").
  */
 #ifndef EVAL_MEASURE_H
 #define EVAL_MEASURE_H
@@ -14,17 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "processor.h"
+
 #define MEASURE_LIST_MAX 32	/* elements of a list option */
 
 enum measure_kind { MEASURE_COUNTED, MEASURE_MEASURED };
-
-static inline __attribute__((always_inline)) uint64_t measure_tsc(void)
-{
-	uint32_t low, high;
-
-	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high) : : "memory");
-	return (uint64_t)high << 32 | low;
-}
 
 /* Ends the program with status 1: one row for the raw data, one line for people. */
 void measure_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

@@ -6,6 +6,8 @@
 #ifndef EVAL_WAITING_H
 #define EVAL_WAITING_H
 
+#include "processor.h"
+
 #define WAITING_LOOKS_MAX 4096u		/* looks before the requester sleeps */
 #define WAITING_LOOKS_A_PAUSE 32u	/* under emulation a pause costs far more than a look */
 
@@ -13,7 +15,7 @@
 static inline __attribute__((always_inline)) void waiting_pause(unsigned int look)
 {
 	if (look % WAITING_LOOKS_A_PAUSE == WAITING_LOOKS_A_PAUSE - 1)
-		__builtin_ia32_pause();
+		processor_pause();
 }
 
 #endif /* EVAL_WAITING_H */

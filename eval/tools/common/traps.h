@@ -2,12 +2,15 @@
 /*
  * The two ways into the kernel that the paper compares, each as bare as it gets: the fast trap
  * (`syscall`, x86-64 numbers) and the INT trap (`int $0x80`, i386 numbers, pointers below 4 GB). No
- * errno, no cancellation: results are a value or -errno.
+ * errno, no cancellation: results are a value or -errno. arm64 has one trap, `svc`, in place of the
+ * fast one.
  */
 #ifndef EVAL_TRAPS_H
 #define EVAL_TRAPS_H
 
 #include <stdint.h>
+
+#ifdef __x86_64__
 
 static inline __attribute__((always_inline)) long trap_fast0(long nr)
 {
@@ -119,5 +122,80 @@ trap_int_enter(long nr, uint64_t fd, uint64_t offset, uint64_t whence, uint64_t 
 			 : "r9", "r11", "memory");
 	return result;
 }
+
+#else /* arm64 */
+
+#include <errno.h>
+
+static inline __attribute__((always_inline)) long
+trap_fast_enter(long nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4)
+{
+	register long x8 __asm__("x8") = nr;
+	register uint64_t x0 __asm__("x0") = a0;
+	register uint64_t x1 __asm__("x1") = a1;
+	register uint64_t x2 __asm__("x2") = a2;
+	register uint64_t x3 __asm__("x3") = a3;
+	register uint64_t x4 __asm__("x4") = a4;
+
+	__asm__ volatile("svc #0" : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+	return (long)x0;
+}
+
+static inline __attribute__((always_inline)) long trap_fast0(long nr)
+{
+	register long x8 __asm__("x8") = nr;
+	register long x0 __asm__("x0");
+
+	__asm__ volatile("svc #0" : "=r"(x0) : "r"(x8) : "memory");
+	return x0;
+}
+
+static inline __attribute__((always_inline)) long trap_fast3(long nr, uint64_t a0, uint64_t a1,
+							      uint64_t a2)
+{
+	register long x8 __asm__("x8") = nr;
+	register uint64_t x0 __asm__("x0") = a0;
+	register uint64_t x1 __asm__("x1") = a1;
+	register uint64_t x2 __asm__("x2") = a2;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+	return (long)x0;
+}
+
+static inline __attribute__((always_inline)) long trap_fast4(long nr, uint64_t a0, uint64_t a1,
+							      uint64_t a2, uint64_t a3)
+{
+	register long x8 __asm__("x8") = nr;
+	register uint64_t x0 __asm__("x0") = a0;
+	register uint64_t x1 __asm__("x1") = a1;
+	register uint64_t x2 __asm__("x2") = a2;
+	register uint64_t x3 __asm__("x3") = a3;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+	return (long)x0;
+}
+
+/* What a program compiles instead of the INT trap; int80_works() says that there is none. */
+static inline long trap_none(long nr, ...)
+{
+	(void)nr;
+	return -ENOSYS;
+}
+
+#define INT_NR_WRITE 0
+#define INT_NR_BREAK 0
+#define INT_NR_LSEEK 0
+#define INT_NR_GETPID 0
+#define INT_NR_GETPPID 0
+#define INT_NR_PREAD64 0
+#define INT_NR_FSTATAT64 0
+#define trap_int0 trap_none
+#define trap_int3 trap_none
+#define trap_int4 trap_none
+#define trap_int5 trap_none
+#define trap_int_enter trap_none
+
+#endif
 
 #endif /* EVAL_TRAPS_H */

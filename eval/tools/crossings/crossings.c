@@ -105,10 +105,10 @@ static uint64_t finish(const struct job *job, pid_t pid, uint64_t *others)
 	pid_t reaped;
 	int status;
 
-	begin = measure_tsc();
+	begin = measure_counter();
 	kill(pid, SIGCONT);
 	reaped = wait4(pid, &status, 0, &usage);
-	end = measure_tsc();
+	end = measure_counter();
 	if (reaped != pid || !WIFEXITED(status) || WEXITSTATUS(status) != job->status)
 		measure_fail("%s did not end with status %d but with wait status %#x", job->argv[0],
 			     job->status, (unsigned int)status);

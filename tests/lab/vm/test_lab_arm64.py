@@ -13,6 +13,7 @@ import subprocess
 import pytest
 
 from tests.lab.command import LIMIT_S
+from tests.lab.vm.test_arm64_bindings import rust_tests
 from trapless.base.architecture import ARM64
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
@@ -92,6 +93,18 @@ def test_the_module_keeps_its_promises(names: tuple[str, ...]):
         assert (row["end"], row["in_use"]) == ("exit", 0), name
         assert row["code"] in (0, 77), f"{name}: {row['output']}"
         assert not lab.splats(row["kernel"]), name
+
+
+@pytest.mark.nightly
+def test_the_crate_for_rust_makes_batches_there():
+    programs = {f"/rust_{path.name.rpartition('-')[0]}": path for path in rust_tests("rust")}
+    files = tuple((path, target) for target, path in programs.items())
+    env = (("TRAPLESS_BACKEND", "module"),)
+    script = "for test in /rust_*; do $test || exit; done"
+    result = lab.run(config(files=files, env=env), ["sh", "-c", script])
+    assert result.status == 0, result.stdout.decode()[-3000:]
+    assert result.stdout.count(b"test result: ok.") == len(programs) == 3
+    assert not lab.splats(result.kernel_log)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from eval.batch_size import batch_figures, part_calls
 from eval.parallel import part_slow_read as slow_read
 from tests.notes import Notes
 from trapless.base import built_programs
+from trapless.base.architecture import ARM64
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
 from trapless.experiments import evaluate, experiment
 from trapless.experiments.collection import Collection
@@ -262,7 +263,7 @@ def offline(monkeypatch):
         lambda out, progress, page: written.append(out),
     )
 
-    def collect(spec, directory, *, quick, kernel, progress, scheduler, place):
+    def collect(spec, directory, *, quick, kernel, progress, scheduler, place, arch):
         shutil.copytree(DATA / spec.name, directory, dirs_exist_ok=True)
 
     monkeypatch.setattr(experiment, "collect", collect)
@@ -398,6 +399,19 @@ def test_a_wrong_kernel_is_wrong_usage_and_touches_no_result(tmp_path, monkeypat
         evaluate.run(["parallel"], quick=True, out=tmp_path, kernel="none-such", progress=Silent())
     assert error.value.status == 2
     assert sorted(path.name for path in (tmp_path / "parallel").iterdir()) == before
+
+
+def test_another_processor_has_its_programs_and_no_other_experiment(offline, tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(built_programs, "cross_build", lambda *given: built.append(given[:2]))
+    monkeypatch.setattr("trapless.stock.real_programs.foreign_libraries", lambda *_: tmp_path)
+    words = {"quick": True, "out": tmp_path / "r", "kernel": "6.12", "progress": Silent()}
+    with pytest.raises(TraplessError, match=r"^on arm64 there is batch-size; left out: parallel$"):
+        evaluate.run(["batch-size", "parallel"], arch=ARM64, **words)
+    assert built == []
+    for named in (["batch-size"], []):
+        evaluate.run(named, arch=ARM64, **words)
+        assert built.pop() == (ARM64, ["eval/batch_size/batch-size"])
 
 
 def test_results_that_cannot_be_written_are_refused_first(offline, tmp_path):

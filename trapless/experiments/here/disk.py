@@ -19,7 +19,7 @@ def of_run(run: Collection) -> tuple[Modules, str]:
     cannot be had."""
     if run.timed:
         return ram_disk()
-    return guest_disk.modules(run.kernel, run.progress), ""
+    return guest_disk.modules(run.kernel, run.progress, run.arch), ""
 
 
 def ram_disk() -> tuple[Modules, str]:

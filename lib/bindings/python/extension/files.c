@@ -247,7 +247,7 @@ static PyObject *unlink_files(PyObject *module, PyObject *paths)
 		unsigned int n = chunk(&list, from);
 
 		for (unsigned int i = 0; i < n; i++)
-			TL_ADD(list.batch, SYS_unlink, list.texts[from + i]);
+			TL_ADD(list.batch, SYS_unlinkat, AT_FDCWD, list.texts[from + i], 0);
 		error = flush(list.batch);
 		for (unsigned int i = 0; i < n && !error; i++) {
 			int64_t result = tl_batch_result(list.batch, i);

@@ -173,19 +173,30 @@ static PyObject *stat_repr(PyObject *self)
 #define FIELD(name, field, type) \
 	{ name, type, offsetof(struct stat_buffer, stat.field), READONLY, NULL }
 
-_Static_assert(sizeof(struct stat) == 144 && sizeof(dev_t) == 8 && sizeof(mode_t) == 4 &&
-	       sizeof(nlink_t) == 8 && sizeof(blksize_t) == 8, "struct stat of x86-64");
+#ifdef __x86_64__
+#define STAT_BYTES 144
+#define COUNT_OF_LINKS T_ULONG
+#define BLOCK_BYTES T_LONG
+#else /* arm64 */
+#define STAT_BYTES 128
+#define COUNT_OF_LINKS T_UINT
+#define BLOCK_BYTES T_INT
+#endif
+
+_Static_assert(sizeof(struct stat) == STAT_BYTES && sizeof(dev_t) == 8 && sizeof(mode_t) == 4 &&
+	       sizeof(nlink_t) == (COUNT_OF_LINKS == T_UINT ? 4 : 8) &&
+	       sizeof(blksize_t) == (BLOCK_BYTES == T_INT ? 4 : 8), "struct stat");
 
 static PyMemberDef stat_members[] = {
 	FIELD("st_dev", st_dev, T_ULONG),
 	FIELD("st_ino", st_ino, T_ULONG),
-	FIELD("st_nlink", st_nlink, T_ULONG),
+	FIELD("st_nlink", st_nlink, COUNT_OF_LINKS),
 	FIELD("st_mode", st_mode, T_UINT),
 	FIELD("st_uid", st_uid, T_UINT),
 	FIELD("st_gid", st_gid, T_UINT),
 	FIELD("st_rdev", st_rdev, T_ULONG),
 	FIELD("st_size", st_size, T_LONG),
-	FIELD("st_blksize", st_blksize, T_LONG),
+	FIELD("st_blksize", st_blksize, BLOCK_BYTES),
 	FIELD("st_blocks", st_blocks, T_LONG),
 	FIELD("st_atime", st_atim.tv_sec, T_LONG),
 	FIELD("st_atime_ns", st_atim.tv_nsec, T_LONG),

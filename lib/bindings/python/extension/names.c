@@ -24,25 +24,28 @@ static struct recent {
 #define FOURTH 8u
 
 static const uint8_t paths[NAMES_MAX] = {
-	[SYS_access] = FIRST, [SYS_acct] = FIRST, [SYS_chdir] = FIRST, [SYS_chmod] = FIRST,
-	[SYS_chown] = FIRST, [SYS_chroot] = FIRST, [SYS_creat] = FIRST, [SYS_execve] = FIRST,
-	[SYS_getxattr] = FIRST, [SYS_lchown] = FIRST, [SYS_lgetxattr] = FIRST,
-	[SYS_listxattr] = FIRST, [SYS_llistxattr] = FIRST, [SYS_lremovexattr] = FIRST,
-	[SYS_lsetxattr] = FIRST, [SYS_lstat] = FIRST, [SYS_mkdir] = FIRST, [SYS_mknod] = FIRST,
-	[SYS_open] = FIRST, [SYS_readlink] = FIRST, [SYS_removexattr] = FIRST, [SYS_rmdir] = FIRST,
-	[SYS_setxattr] = FIRST, [SYS_stat] = FIRST, [SYS_statfs] = FIRST, [SYS_swapoff] = FIRST,
-	[SYS_swapon] = FIRST, [SYS_truncate] = FIRST, [SYS_umount2] = FIRST, [SYS_unlink] = FIRST,
-	[SYS_utime] = FIRST, [SYS_utimes] = FIRST,
+	[SYS_acct] = FIRST, [SYS_chdir] = FIRST, [SYS_chroot] = FIRST, [SYS_execve] = FIRST,
+	[SYS_getxattr] = FIRST, [SYS_lgetxattr] = FIRST, [SYS_listxattr] = FIRST,
+	[SYS_llistxattr] = FIRST, [SYS_lremovexattr] = FIRST, [SYS_lsetxattr] = FIRST,
+	[SYS_removexattr] = FIRST, [SYS_setxattr] = FIRST, [SYS_statfs] = FIRST,
+	[SYS_swapoff] = FIRST, [SYS_swapon] = FIRST, [SYS_truncate] = FIRST, [SYS_umount2] = FIRST,
 	[SYS_execveat] = SECOND, [SYS_faccessat] = SECOND, [SYS_faccessat2] = SECOND,
-	[SYS_fchmodat] = SECOND, [SYS_fchownat] = SECOND, [SYS_futimesat] = SECOND,
-	[SYS_inotify_add_watch] = SECOND, [SYS_mkdirat] = SECOND, [SYS_mknodat] = SECOND,
-	[SYS_name_to_handle_at] = SECOND, [SYS_newfstatat] = SECOND, [SYS_openat] = SECOND,
-	[SYS_openat2] = SECOND, [SYS_readlinkat] = SECOND, [SYS_statx] = SECOND,
-	[SYS_unlinkat] = SECOND, [SYS_utimensat] = SECOND,
-	[SYS_link] = FIRST | SECOND, [SYS_pivot_root] = FIRST | SECOND,
-	[SYS_rename] = FIRST | SECOND, [SYS_symlink] = FIRST | SECOND,
-	[SYS_symlinkat] = FIRST | THIRD, [SYS_linkat] = SECOND | FOURTH,
-	[SYS_renameat] = SECOND | FOURTH, [SYS_renameat2] = SECOND | FOURTH,
+	[SYS_fchmodat] = SECOND, [SYS_fchownat] = SECOND, [SYS_inotify_add_watch] = SECOND,
+	[SYS_mkdirat] = SECOND, [SYS_mknodat] = SECOND, [SYS_name_to_handle_at] = SECOND,
+	[SYS_newfstatat] = SECOND, [SYS_openat] = SECOND, [SYS_openat2] = SECOND,
+	[SYS_readlinkat] = SECOND, [SYS_statx] = SECOND, [SYS_unlinkat] = SECOND,
+	[SYS_utimensat] = SECOND,
+	[SYS_pivot_root] = FIRST | SECOND, [SYS_symlinkat] = FIRST | THIRD,
+	[SYS_linkat] = SECOND | FOURTH, [SYS_renameat] = SECOND | FOURTH,
+	[SYS_renameat2] = SECOND | FOURTH,
+#ifdef SYS_open /* calls that arm64 has only by a folder, as openat */
+	[SYS_access] = FIRST, [SYS_chmod] = FIRST, [SYS_chown] = FIRST, [SYS_creat] = FIRST,
+	[SYS_lchown] = FIRST, [SYS_lstat] = FIRST, [SYS_mkdir] = FIRST, [SYS_mknod] = FIRST,
+	[SYS_open] = FIRST, [SYS_readlink] = FIRST, [SYS_rmdir] = FIRST, [SYS_stat] = FIRST,
+	[SYS_unlink] = FIRST, [SYS_utime] = FIRST, [SYS_utimes] = FIRST,
+	[SYS_futimesat] = SECOND,
+	[SYS_link] = FIRST | SECOND, [SYS_rename] = FIRST | SECOND, [SYS_symlink] = FIRST | SECOND,
+#endif
 	[452] = SECOND, /* fchmodat2, which older headers lack */
 };
 
@@ -114,7 +117,7 @@ static PyObject *number(PyObject *module, PyObject *name)
 
 static PyMethodDef methods[] = {
 	{ "number", number, METH_O,
-	  "number(name, /)\n--\n\nThe number of a system call on x86-64.\n\n"
+	  "number(name, /)\n--\n\nThe number of a system call on this processor.\n\n"
 	  ">>> number(\"openat\")\n257\n" },
 	{ NULL, NULL, 0, NULL },
 };

@@ -36,6 +36,7 @@ ROOM: Final = 65536
 WORKERS_MAX: Final = 4096
 AT_FDCWD: Final = -100
 AT_SYMLINK_NOFOLLOW: Final = 0x100
+AT_REMOVEDIR: Final = 0x200
 AT_EMPTY_PATH: Final = 0x1000
 
 _FLAGS: Final = {None: 0, Backend.PLAIN: 1, Backend.MODULE: 2}
@@ -385,16 +386,16 @@ class Files:
         return File(self, fd, path)
 
     async def unlink(self, path: StrOrBytesPath) -> None:
-        await self._number(path, "unlink", path)
+        await self._number(path, "unlinkat", AT_FDCWD, path, 0)
 
     async def mkdir(self, path: StrOrBytesPath, mode: int = 0o777) -> None:
-        await self._number(path, "mkdir", path, mode)
+        await self._number(path, "mkdirat", AT_FDCWD, path, mode)
 
     async def rmdir(self, path: StrOrBytesPath) -> None:
-        await self._number(path, "rmdir", path)
+        await self._number(path, "unlinkat", AT_FDCWD, path, AT_REMOVEDIR)
 
     async def rename(self, source: StrOrBytesPath, target: StrOrBytesPath) -> None:
-        await self._number(source, "rename", source, target)
+        await self._number(source, "renameat", AT_FDCWD, source, AT_FDCWD, target)
 
     async def copy(self, source: StrOrBytesPath, target: StrOrBytesPath) -> int:
         """Copy the bytes and the permissions of a file; the target is whole or as it was. Returns

@@ -16,6 +16,7 @@ use crate::{sys, File, Metadata, ReadDir};
 const HERE: c_int = -100; // AT_FDCWD
 const HERE_ARGUMENT: u64 = HERE as i64 as u64;
 const NO_FOLLOW: c_int = 0x100; // AT_SYMLINK_NOFOLLOW
+const REMOVE_FOLDER: u64 = 0x200; // AT_REMOVEDIR
 const BASIC_AND_BIRTH: c_uint = 0xfff;
 const READ_ONLY: c_int = 0;
 const WRITE_ONLY: c_int = 1;
@@ -252,15 +253,16 @@ impl Files {
     }
 
     pub async fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.by_path(path.as_ref(), number::UNLINK, 0).await
+        self.by_path(path.as_ref(), number::UNLINKAT, 0).await
     }
 
     pub async fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.by_path(path.as_ref(), number::RMDIR, 0).await
+        self.by_path(path.as_ref(), number::UNLINKAT, REMOVE_FOLDER)
+            .await
     }
 
     pub async fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.by_path(path.as_ref(), number::MKDIR, FOLDER_MODE)
+        self.by_path(path.as_ref(), number::MKDIRAT, FOLDER_MODE)
             .await
     }
 
@@ -297,21 +299,26 @@ impl Files {
 
     async fn by_path(&self, path: &Path, nr: u32, argument: u64) -> io::Result<()> {
         let path = c_path(path)?;
-        let arguments = [path.as_ptr() as u64, argument];
-        number_of(call(&self.shared, Kind::Number, nr, &arguments, 1)?)
+        let arguments = [HERE_ARGUMENT, path.as_ptr() as u64, argument];
+        number_of(call(&self.shared, Kind::Number, nr, &arguments, 1 << 1)?)
             .await
             .map(drop)
     }
 
     pub async fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from, to) = (c_path(from.as_ref())?, c_path(to.as_ref())?);
-        let arguments = [from.as_ptr() as u64, to.as_ptr() as u64];
+        let arguments = [
+            HERE_ARGUMENT,
+            from.as_ptr() as u64,
+            HERE_ARGUMENT,
+            to.as_ptr() as u64,
+        ];
         number_of(call(
             &self.shared,
             Kind::Number,
-            number::RENAME,
+            number::RENAMEAT,
             &arguments,
-            3,
+            1 << 1 | 1 << 3,
         )?)
         .await
         .map(drop)

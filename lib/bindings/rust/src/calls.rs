@@ -291,8 +291,9 @@ impl<'b, 'm> Calls<'b, 'm> {
 
     /// Asks for the attributes of the file with this name.
     pub fn stat(&mut self, path: &'m CStr, stat: &'m mut Stat) -> io::Result<Call> {
-        let arguments = [address(path.as_ptr()), address(stat)];
-        self.queue(number::STAT, &arguments, Role::Other)
+        let folder = Argument::Plain(AT_FDCWD);
+        let arguments = [folder, address(path.as_ptr()), address(stat), plain(0)];
+        self.queue(number::NEWFSTATAT, &arguments, Role::Other)
     }
 
     /// Waits until the file is on the disk.

@@ -31,6 +31,9 @@ pub mod open {
     pub const TRUNCATE: i32 = 0o1000;
     pub const APPEND: i32 = 0o2000;
     pub const NONBLOCKING: i32 = 0o4000;
+    #[cfg(target_arch = "x86_64")]
     pub const FOLDER: i32 = 0o200000;
+    #[cfg(target_arch = "aarch64")]
+    pub const FOLDER: i32 = 0o40000;
     pub(crate) const CLOSE_ON_EXEC: i32 = 0o2000000;
 }

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
 from trapless.estimate import estimated_machine
+from trapless.estimate.commands import estimate
 
 RETPOLINES = "Mitigation: Retpolines; STIBP: disabled; RSB filling"
 IBRS = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; RSB filling"
@@ -97,3 +101,10 @@ def test_a_machine_that_tells_nothing_is_described_as_that(tmp_path):
     found = estimated_machine.describe(0, tmp_path)
     assert (found.processor, found.cpus, found.hypervisor) == ("unknown", 0, "")
     assert any("frequency" in what for what in found.not_pinned)
+
+
+def test_another_processor_is_refused(monkeypatch):
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="aarch64"))
+    done = CliRunner().invoke(estimate, [])
+    assert isinstance(done.exception, TraplessError)
+    assert "compiled for x86-64, not aarch64" in str(done.exception)
