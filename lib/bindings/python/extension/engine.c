@@ -27,13 +27,32 @@ static struct tl_files *use(PyObject *self)
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
+/* Has the loop call submit() in its next turn. What is added until then is handed over together. */
+static int submit_soon(struct engine *engine)
+{
+	PyObject *submit, *call_soon, *handle;
+
+	if (engine->submitting || engine->taking)
+		return 0;
+	call_soon = Py_NewRef(engine->call_soon);
+	submit = PyObject_GetAttrString((PyObject *)engine, "submit");
+	handle = submit ? PyObject_CallFunctionObjArgs(call_soon, submit, NULL) : NULL;
+	engine->submitting = handle != NULL;
+	Py_DECREF(call_soon);
+	Py_XDECREF(submit);
+	Py_XDECREF(handle);
+	return handle ? 0 : -1;
+}
+
 struct entry *tlpy_engine_place(struct engine *engine, enum value_kind kind)
 {
-	uint32_t more = engine->n ? 2 * engine->n : 64;
 	struct entry *entries;
+	uint32_t more;
 
-	if (!use((PyObject *)engine))
+	/* The loop's function is code of Python, which may close the engine. */
+	if (!use((PyObject *)engine) || submit_soon(engine) || !use((PyObject *)engine))
 		return NULL;
+	more = engine->n ? 2 * engine->n : 64;
 	if (engine->free == engine->n) {
 		entries = PyMem_Realloc(engine->entries, more * sizeof(*entries));
 		if (!entries) {
@@ -82,12 +101,26 @@ void tlpy_free_source(Py_buffer *source)
 	PyMem_Free(source);
 }
 
-void tlpy_free_many(struct many *many)
+void tlpy_many_use(struct many *many)
 {
-	Py_XDECREF(many->future);
-	Py_XDECREF(many->paths);
-	Py_XDECREF(many->results);
-	PyMem_Free(many);
+	Py_INCREF(many->paths);
+	Py_INCREF(many->results);
+	many->uses++;
+}
+
+int tlpy_many_leave(struct many *many)
+{
+	PyObject *paths = many->paths, *results = many->results;
+	int told = 0;
+
+	if (!--many->uses) {
+		if (!many->stopped)
+			told = tlpy_outcome_set(many->future, results);
+		PyMem_Free(many);
+	}
+	Py_DECREF(paths);
+	Py_DECREF(results);
+	return told < 0 ? -1 : 0;
 }
 
 static void free_entry(const struct entry *entry)
@@ -153,18 +186,25 @@ static void give_up(const struct entry *entry)
 	if (!canceled)
 		PyErr_Clear();
 	Py_XDECREF(canceled);
-	if (entry->many && !--entry->many->under_way)
-		tlpy_free_many(entry->many);
+	if (entry->many) {
+		entry->many->stopped = true;
+		tlpy_many_leave(entry->many);
+	}
 }
 
-/* Memory of calls that block for ever stays until the process ends: so do its owners. */
+/*
+ * Memory of calls that block for ever stays until the process ends: so do its owners. It keeps the
+ * exception that is set: an engine may end by it.
+ */
 static void end(struct engine *engine)
 {
 	struct tl_files *files = engine->files;
 	struct entry *entries = engine->entries;
+	PyObject *type, *error, *traceback;
 	uint32_t n = engine->n;
 	int busy = 0;
 
+	PyErr_Fetch(&type, &error, &traceback);
 	engine->files = NULL;
 	engine->entries = NULL;
 	engine->n = engine->free = 0;
@@ -183,25 +223,27 @@ static void end(struct engine *engine)
 	}
 	PyMem_Free(entries);
 	Py_CLEAR(engine->call_soon);
+	PyErr_Restore(type, error, traceback);
 }
 
 /* ---- Results ------------------------------------------------------------------------------- */
 
-/* Stores one outcome of many, and begins the next. Returns 0, or -1 with an exception. */
+/*
+ * Stores one outcome of many, or NULL with its exception, and begins the next. Returns 0, or -1
+ * with an exception.
+ */
 static int take_one_of_many(struct engine *engine, const struct entry *entry, PyObject *value)
 {
 	struct many *many = entry->many;
-	int error = PyList_SetItem(many->results, entry->index, value);
+	int error = value ? PyList_SetItem(many->results, entry->index, value) : -1;
 
-	many->under_way--;
-	if (!error && !engine->closing && tlpy_begin_more(engine, many))
-		error = tlpy_outcome_raise(many->future);
-	if (many->under_way)
-		return error < 0 ? -1 : 0;
-	if (!many->stopped && tlpy_outcome_set(many->future, many->results) < 0)
-		error = -1;
-	tlpy_free_many(many);
-	return error < 0 ? -1 : 0;
+	if (!error && !engine->closing)
+		error = tlpy_begin_more(engine, many);
+	if (error) {
+		many->stopped = true;
+		error = tlpy_outcome_raise(many->future) < 0 ? -1 : 0;
+	}
+	return tlpy_many_leave(many) || error ? -1 : 0;
 }
 
 /* Completes the future of an operation. Returns 0, or -1 with an exception. */
@@ -215,42 +257,55 @@ static int complete(struct engine *engine, struct entry *entry,
 
 	tl_files_release(engine->files, result->op);
 	if (entry->many)
-		return value ? take_one_of_many(engine, entry, value) : -1;
+		return take_one_of_many(engine, entry, value);
 	if (!value)
 		told = tlpy_outcome_raise(entry->future);
 	else if (failed)
 		told = tlpy_outcome_set_error(entry->future, value);
 	else
 		told = tlpy_outcome_set(entry->future, value);
-	/* Nobody takes the descriptor of a task that was cancelled. */
-	if (!told && !failed && entry->kind == KIND_DESCRIPTOR)
+	/* A future that raises may have the descriptor; one that was cancelled has not. */
+	if ((!told || !value) && !failed && entry->kind == KIND_DESCRIPTOR)
 		close((int)result->result);
 	Py_XDECREF(value);
 	return told < 0 ? -1 : 0;
 }
 
-/* take(): completes the futures of operations that are complete. */
+/*
+ * take(): completes the futures of operations that are complete. If one of them raises, the others
+ * are completed all the same, since the descriptor tells of them only once.
+ */
 static PyObject *engine_take(PyObject *self, PyObject *unused)
 {
 	struct engine *engine = (struct engine *)self;
+	PyObject *type = NULL, *error = NULL, *traceback = NULL;
 	struct tl_files_result result;
-	int error = 0, n = 0;
+	int n = 0;
 
 	(void)unused;
-	if (!use(self) || engine->taking)
+	if (!use(self))
 		return NULL;
+	if (engine->taking) /* code of Python that take() runs, which goes on afterwards */
+		Py_RETURN_NONE;
 	engine->taking = true;
-	while (!error && !engine->closing && (n = tl_files_next(engine->files, &result)) == 1) {
+	while (!engine->closing && (n = tl_files_next(engine->files, &result)) == 1) {
 		struct entry entry = leave_place(engine, (uint32_t)result.user_data);
 
-		error = complete(engine, &entry, &result);
+		if (complete(engine, &entry, &result)) {
+			if (type)
+				PyErr_WriteUnraisable(entry.future);
+			else
+				PyErr_Fetch(&type, &error, &traceback);
+		}
 		free_entry(&entry);
 	}
 	engine->taking = false;
 	if (engine->closing)
 		end(engine);
-	if (error)
+	if (type) {
+		PyErr_Restore(type, error, traceback);
 		return NULL;
+	}
 	if (n < 0)
 		return tlpy_raise_error(-n, "files");
 	Py_RETURN_NONE;
@@ -319,8 +374,19 @@ static int engine_traverse(PyObject *self, visitproc visit, void *arg)
 
 	Py_VISIT(Py_TYPE(self));
 	Py_VISIT(engine->call_soon);
-	for (uint32_t id = 0; id < engine->n; id++)
-		Py_VISIT(engine->entries[id].future);
+	for (uint32_t id = 0; id < engine->n; id++) {
+		const struct entry *entry = &engine->entries[id];
+
+		Py_VISIT(entry->future);
+		Py_VISIT(entry->paths[0]); /* an object with __fspath__() may lead to the engine */
+		Py_VISIT(entry->paths[1]);
+		if (entry->source)
+			Py_VISIT(entry->source->obj);
+		if (entry->many) {
+			Py_VISIT(entry->many->paths);
+			Py_VISIT(entry->many->results);
+		}
+	}
 	return 0;
 }
 

@@ -8,11 +8,12 @@
 
 #include "extension.h"
 
-/* One call that reads many files or their attributes. It ends with its last operation. */
+/* One call that reads many files or their attributes. It ends with its last use. */
 struct many {
-	PyObject *future, *paths, *results;
+	PyObject *future;	/* a reference of each use's owner: its entry, or its function */
+	PyObject *paths, *results;	/* one reference for each use */
 	Py_ssize_t next;	/* index of the next path */
-	unsigned int under_way;
+	unsigned int uses;	/* operations under way, and functions that begin more */
 	int kind;		/* of enum value_kind */
 	int flags;		/* of newfstatat(2) */
 	bool stopped;		/* no further path is wanted */
@@ -35,21 +36,32 @@ struct engine {
 	struct tl_files *files;	/* NULL: closed */
 	PyObject *call_soon;	/* of the loop */
 	bool submitting;	/* the loop will call submit() */
-	bool taking;		/* inside take(), which a close() waits for */
+	bool taking;		/* inside take(), which submits what is added, and ends a close() */
 	bool closing;
 	struct entry *entries;
 	uint32_t n;
 	uint32_t free;		/* the first free place; n: there is none */
 };
 
-/* A place for an operation, or NULL with an exception. It stays free until it is entered. */
+/*
+ * A place for an operation, which will be submitted, or NULL with an exception. It stays free until
+ * it is entered. No code of Python may run between the two.
+ */
 struct entry *tlpy_engine_place(struct engine *engine, enum value_kind kind);
 /* Fills the place. Returns 0, or -1 with the exception of `error`. */
 int tlpy_engine_enter(struct engine *engine, struct entry *entry, PyObject *future, PyObject *path,
 		      int error);
 void tlpy_free_source(Py_buffer *source);
-void tlpy_free_many(struct many *many);
-/* Begins operations until enough are under way. Returns 0, or -1 with the exception of a path. */
+void tlpy_many_use(struct many *many);
+/*
+ * Ends a use. The last one frees it, and completes its future unless it has stopped. Returns 0, or
+ * -1 with an exception.
+ */
+int tlpy_many_leave(struct many *many);
+/*
+ * Begins operations until enough are under way; the caller has a use, too. Returns 0, or -1 with
+ * the exception of a path.
+ */
 int tlpy_begin_more(struct engine *engine, struct many *many);
 
 PyObject *tlpy_engine_read(PyObject *self, PyObject *const *args, Py_ssize_t given);

@@ -45,12 +45,31 @@ PyObject *tlpy_outcome_value(enum value_kind kind, const struct tl_files_result 
 	}
 }
 
-/* Calls future.set_result(value) or the like. Returns whether the future was not done before. */
+/* Whether the exception that is set says that a future was done. It is cleared then. */
+static bool was_done(void)
+{
+	PyObject *type, *error, *traceback, *asyncio, *invalid_state;
+	bool done;
+
+	PyErr_Fetch(&type, &error, &traceback);
+	asyncio = PyImport_ImportModule("asyncio");
+	invalid_state = asyncio ? PyObject_GetAttrString(asyncio, "InvalidStateError") : NULL;
+	done = invalid_state && PyErr_GivenExceptionMatches(type, invalid_state);
+	Py_XDECREF(asyncio);
+	Py_XDECREF(invalid_state);
+	PyErr_Restore(type, error, traceback);
+	if (done)
+		PyErr_Clear();
+	return done;
+}
+
+/*
+ * Calls future.set_result(value) or the like. Returns 1, 0 if the future was done before, or -1
+ * with an exception, such as one of the loop's call_soon(), when the future has the value.
+ */
 static int tell(PyObject *future, const char *name, PyObject *value)
 {
-	PyObject *method = PyUnicode_InternFromString(name), *done, *returned;
-	PyObject *type, *error, *traceback;
-	int is_done;
+	PyObject *method = PyUnicode_InternFromString(name), *returned;
 
 	returned = method ? PyObject_CallMethodObjArgs(future, method, value, NULL) : NULL;
 	Py_XDECREF(method);
@@ -58,18 +77,7 @@ static int tell(PyObject *future, const char *name, PyObject *value)
 	if (returned)
 		return 1;
 	/* A future that is done refuses: its task was cancelled. */
-	PyErr_Fetch(&type, &error, &traceback);
-	done = PyObject_CallMethod(future, "done", NULL);
-	is_done = done ? PyObject_IsTrue(done) : -1;
-	Py_XDECREF(done);
-	if (is_done > 0) {
-		Py_XDECREF(type);
-		Py_XDECREF(error);
-		Py_XDECREF(traceback);
-		return 0;
-	}
-	PyErr_Restore(type, error, traceback);
-	return -1;
+	return was_done() ? 0 : -1;
 }
 
 int tlpy_outcome_set(PyObject *future, PyObject *value)

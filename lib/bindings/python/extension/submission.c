@@ -11,27 +11,6 @@
 
 #define AT_ONCE 64u	/* operations of many files that are under way at a time */
 
-/* Has the loop call submit() in its next turn. What is added until then is handed over together. */
-static int submit_soon(struct engine *engine)
-{
-	PyObject *submit, *handle;
-
-	if (engine->submitting)
-		return 0;
-	submit = PyObject_GetAttrString((PyObject *)engine, "submit");
-	handle = submit ? PyObject_CallFunctionObjArgs(engine->call_soon, submit, NULL) : NULL;
-	Py_XDECREF(submit);
-	Py_XDECREF(handle);
-	engine->submitting = handle != NULL;
-	return handle ? 0 : -1;
-}
-
-/* The number of an operation that has begun, or NULL with its exception. */
-static PyObject *begun(struct engine *engine, uint32_t id, int error)
-{
-	return error || submit_soon(engine) ? NULL : PyLong_FromUnsignedLong(id);
-}
-
 static bool arguments_are(Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
 {
 	if (given >= least && given <= most)
@@ -63,34 +42,43 @@ static int begin_status(struct engine *engine, struct entry *entry, const char *
 	return tl_files_call(engine->files, &call, 1u << 1, 1u << 2, engine->free, &entry->op);
 }
 
-/* Begins what needs no more than a path. Returns its entry, or NULL with an exception. */
-static struct entry *begin(struct engine *engine, PyObject *future, PyObject *path,
-			   enum value_kind kind, int flags)
+/*
+ * Begins what needs no more than a path, alone or as the next one of many. Returns its number, or
+ * -1 with an exception.
+ */
+static int64_t begin(struct engine *engine, PyObject *future, PyObject *path, enum value_kind kind,
+		     int flags, struct many *many)
 {
 	struct entry *entry;
 	PyObject *owner;
 	const char *text = text_of(path, &owner);
-	int error = 0;
+	uint32_t id;
+	int error = -1;
 
 	entry = text ? tlpy_engine_place(engine, kind) : NULL;
+	id = engine->free;
 	if (entry && kind == KIND_BYTES)
 		error = tl_files_read(engine->files, AT_FDCWD, text, engine->free, &entry->op);
 	else if (entry && kind == KIND_NAMES)
 		error = tl_files_list(engine->files, AT_FDCWD, text, engine->free, &entry->op);
 	else if (entry)
 		error = begin_status(engine, entry, text, flags);
-	if (entry && tlpy_engine_enter(engine, entry, future, path, error))
-		entry = NULL;
+	if (entry)
+		error = tlpy_engine_enter(engine, entry, future, path, error);
+	if (!error && many) {
+		tlpy_many_use(many);
+		entry->many = many;
+		entry->index = many->next++;
+	}
 	Py_XDECREF(owner);
-	return entry;
+	return error ? -1 : (int64_t)id;
 }
 
 static PyObject *add_path(PyObject *self, PyObject *const *args, Py_ssize_t given,
 			  enum value_kind kind)
 {
-	struct engine *engine = (struct engine *)self;
-	struct entry *entry;
 	long flags = 0;
+	int64_t id;
 
 	if (!arguments_are(given, 2, kind == KIND_STATUS ? 3 : 2))
 		return NULL;
@@ -98,8 +86,8 @@ static PyObject *add_path(PyObject *self, PyObject *const *args, Py_ssize_t give
 		flags = PyLong_AsLong(args[2]);
 	if (flags == -1 && PyErr_Occurred())
 		return NULL;
-	entry = begin(engine, args[0], args[1], kind, (int)flags);
-	return entry ? begun(engine, (uint32_t)(entry - engine->entries), 0) : NULL;
+	id = begin((struct engine *)self, args[0], args[1], kind, (int)flags, NULL);
+	return id < 0 ? NULL : PyLong_FromLongLong(id);
 }
 
 PyObject *tlpy_engine_read(PyObject *self, PyObject *const *args, Py_ssize_t given)
@@ -144,7 +132,7 @@ PyObject *tlpy_engine_write(PyObject *self, PyObject *args)
 	if (error)
 		tlpy_free_source(source);
 	Py_XDECREF(owner);
-	return begun(engine, id, error);
+	return error ? NULL : PyLong_FromUnsignedLong(id);
 }
 
 /* An argument of call(): None is the operation's memory, a path is copied, bytes are kept. */
@@ -226,27 +214,17 @@ PyObject *tlpy_engine_call(PyObject *self, PyObject *const *args, Py_ssize_t giv
 		tlpy_free_source(arguments.source);
 	for (int i = 0; i < 6; i++)
 		Py_XDECREF(arguments.owners[i]);
-	return begun(engine, id, entry ? error : -1);
+	return entry && !error ? PyLong_FromUnsignedLong(id) : NULL;
 }
 
 /* ---- Many ---------------------------------------------------------------------------------- */
 
 int tlpy_begin_more(struct engine *engine, struct many *many)
 {
-	while (!many->stopped && many->under_way < AT_ONCE &&
-	       many->next < PyList_Size(many->paths)) {
-		struct entry *entry = begin(engine, many->future,
-					    PyList_GetItem(many->paths, many->next),
-					    (enum value_kind)many->kind, many->flags);
-
-		if (!entry) {
-			many->stopped = true;
+	while (!many->stopped && many->uses <= AT_ONCE && many->next < PyList_Size(many->paths))
+		if (begin(engine, many->future, PyList_GetItem(many->paths, many->next),
+			  (enum value_kind)many->kind, many->flags, many) < 0)
 			return -1;
-		}
-		entry->many = many;
-		entry->index = many->next++;
-		many->under_way++;
-	}
 	return 0;
 }
 
@@ -255,26 +233,22 @@ PyObject *tlpy_engine_many(PyObject *self, PyObject *args)
 {
 	struct engine *engine = (struct engine *)self;
 	struct many *many = PyMem_Calloc(1, sizeof(*many));
-	PyObject *future, *paths;
 	int error;
 
 	if (!many)
 		return PyErr_NoMemory();
-	if (!PyArg_ParseTuple(args, "OO!ii", &future, &PyList_Type, &paths, &many->kind,
-			      &many->flags)) {
+	if (PyArg_ParseTuple(args, "OO!ii", &many->future, &PyList_Type, &many->paths, &many->kind,
+			     &many->flags))
+		many->results = PyList_New(PyList_Size(many->paths));
+	if (!many->results) {
 		PyMem_Free(many);
 		return NULL;
 	}
-	many->future = Py_NewRef(future);
-	many->paths = Py_NewRef(paths);
-	many->results = PyList_New(PyList_Size(paths));
-	error = many->results ? tlpy_begin_more(engine, many) : -1;
-	if (!many->under_way) {
-		if (!error && tlpy_outcome_set(future, many->results) < 0)
-			error = -1;
-		tlpy_free_many(many);
-	}
-	if (error || submit_soon(engine))
+	tlpy_many_use(many);
+	Py_DECREF(many->results);
+	error = tlpy_begin_more(engine, many);
+	many->stopped |= error < 0;
+	if (tlpy_many_leave(many) || error)
 		return NULL;
 	Py_RETURN_NONE;
 }
