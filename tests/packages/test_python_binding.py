@@ -411,3 +411,70 @@ def test_a_log_commits_many_records_at_once(tmp_path):
     for task in range(20):
         own = [line for line in lines if line.startswith(f"task {task} ")]
         assert own == [f"task {task} record {j}" for j in range(5)]
+
+
+STRERROR = r"""
+char *strerror(int error)
+{
+	(void)error;
+	return "refus\xe9";
+}
+"""
+
+
+def test_errors_may_have_texts_in_the_encoding_of_another_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As a locale with LC_MESSAGES in Latin-1 has them; os accepts that, too."""
+    (tmp_path / "strerror.c").write_text(STRERROR)
+    library = tmp_path / "strerror.so"
+    compiled = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "strerror.c")]
+    subprocess.run(compiled, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    program = """
+import asyncio, errno, os
+import libtrapless
+from libtrapless import Batch
+from libtrapless.aio import Files
+
+def raised_by(f, *arguments):
+    try:
+        f(*arguments)
+    except OSError as error:
+        return error
+
+async def stat(path):
+    async with Files(workers=1) as files:
+        await files.stat(path)
+
+def flush(batch, *arguments):
+    call = batch.add(*arguments)
+    batch.flush()
+    call.result()
+
+one, full = Batch(1), Batch(1)
+full.add("getppid")
+errors = [
+    raised_by(os.stat, "absent"),
+    raised_by(asyncio.run, stat("absent")),
+    raised_by(flush, one, "close", -1),
+    raised_by(flush, one, "unlink", "absent"),
+    raised_by(full.add, "getppid"),
+    raised_by(libtrapless.scandir, "absent"),
+    libtrapless.stat_files(["absent"])[0],
+]
+list(libtrapless.walk("absent", onerror=errors.append))
+os.makedirs("top/below")
+for entry in libtrapless.scantree("top"):
+    if entry.kind == "unreadable":
+        errors.append(entry.error)
+    elif entry.name == "below":
+        os.rmdir("top/below")
+for error in errors:
+    assert error.strerror.split(" (")[0] == "refus\\udce9", ascii(error)
+assert len(errors) == 9
+"""
+    paths = {"PYTHONPATH": str(BINDING)}
+    subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | paths, cwd=tmp_path, check=True
+    )

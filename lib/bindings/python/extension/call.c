@@ -58,9 +58,24 @@ static void call_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
+PyObject *tlpy_error_text(int error)
+{
+	return PyUnicode_DecodeLocale(strerror(error), "surrogateescape");
+}
+
+PyObject *tlpy_error_with(int error, const char *said)
+{
+	PyObject *reason = tlpy_error_text(error);
+	PyObject *text = reason ? PyUnicode_FromFormat("%U (%s)", reason, said) : NULL;
+
+	Py_XDECREF(reason);
+	return text ? PyObject_CallFunction(PyExc_OSError, "iN", error, text) : NULL;
+}
+
 PyObject *tlpy_path_error(int64_t result, PyObject *const paths[2])
 {
-	return PyObject_CallFunction(PyExc_OSError, "isOOO", (int)-result, strerror((int)-result),
+	return PyObject_CallFunction(PyExc_OSError, "iNOOO", (int)-result,
+				     tlpy_error_text((int)-result),
 				     paths[0] ? paths[0] : Py_None, Py_None,
 				     paths[1] ? paths[1] : Py_None);
 }
@@ -69,14 +84,10 @@ PyObject *tlpy_raise_result(int64_t result, const char *what, PyObject *paths[2]
 {
 	PyObject *error;
 
-	if (!paths[0]) {
-		PyObject *said = PyUnicode_FromFormat("%s (%s)", strerror((int)-result), what);
-
-		error = said ? PyObject_CallFunction(PyExc_OSError, "iN", (int)-result, said) :
-			       NULL;
-	} else {
+	if (paths[0])
 		error = tlpy_path_error(result, paths);
-	}
+	else
+		error = tlpy_error_with((int)-result, what);
 	if (error) {
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
 		Py_DECREF(error);

@@ -192,8 +192,8 @@ static PyObject *entry_error(PyObject *self, void *unused)
 	(void)unused;
 	if (!entry->error)
 		Py_RETURN_NONE;
-	return PyObject_CallFunction(PyExc_OSError, "isO", entry->error, strerror(entry->error),
-				     entry->path);
+	return PyObject_CallFunction(PyExc_OSError, "iNO", entry->error,
+				     tlpy_error_text(entry->error), entry->path);
 }
 
 static PyObject *entry_kind(PyObject *self, void *unused)

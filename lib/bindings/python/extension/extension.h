@@ -82,7 +82,10 @@ struct call *tlpy_call_create(const struct draft *draft);
 /* What the call returned. Returns -1 and raises its error where it failed. */
 int tlpy_call_result(struct call *call, int64_t *result);
 PyObject *tlpy_raise_result(int64_t result, const char *what, PyObject *paths[2]);
-/* The error of a call with one path or two, as an object; it is not raised. */
+/* The text of an errno, in the encoding of the locale as strerror(3) has it. */
+PyObject *tlpy_error_text(int error);
+/* Errors as objects, which are not raised: what else is said of one, and the paths of a call. */
+PyObject *tlpy_error_with(int error, const char *said);
 PyObject *tlpy_path_error(int64_t result, PyObject *const paths[2]);
 
 /* ---- Words and stat buffers (memory.c) ---------------------------------------------------- */
@@ -175,9 +178,10 @@ int tlpy_scandir_setup(PyObject *module);
 /* A DirEntry. kind: a constant text. as_bytes: names and paths are bytes. */
 PyObject *tlpy_entry_create(const struct tl_walk_entry *found, const char *kind, bool as_bytes);
 
-/* ---- Files for event loops (engine.c, submission.c, outcome.c) ------------------------------- */
+/* ---- Files for event loops (engine.c, submission.c, outcome.c, descriptor.c) ----------------- */
 
 int tlpy_engine_setup(PyObject *module);
+int tlpy_descriptor_setup(PyObject *module);
 
 /* What the result of an operation becomes. A descriptor that nobody takes is closed. */
 enum value_kind {

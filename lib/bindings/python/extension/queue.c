@@ -100,12 +100,12 @@ int tlpy_queue_slot_of(struct queue *queue, struct call *call)
 
 static PyObject *raise_full(struct draft *draft)
 {
-	char spare[32];
-	PyObject *text = PyUnicode_FromFormat(
-		"%s (%u calls are queued: flush them before %s)", strerror(EAGAIN),
-		draft->queue->entries, tlpy_name_of(draft->nr, spare, sizeof(spare)));
-	PyObject *error = text ? PyObject_CallFunction(PyExc_OSError, "iN", EAGAIN, text) : NULL;
+	char spare[32], said[128];
+	PyObject *error;
 
+	PyOS_snprintf(said, sizeof(said), "%u calls are queued: flush them before %s",
+		      draft->queue->entries, tlpy_name_of(draft->nr, spare, sizeof(spare)));
+	error = tlpy_error_with(EAGAIN, said);
 	if (error)
 		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
 	Py_XDECREF(error);
