@@ -6,6 +6,8 @@
 #include "extension.h"
 
 #define STAT_FIELDS 19
+#define NS_OF_SECOND 1000000000LL
+#define SECONDS_MAX (INT64_MAX / NS_OF_SECOND)
 
 static PyTypeObject *stat_result;
 
@@ -32,15 +34,32 @@ static bool same_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
+/* A time in nanoseconds. From the year 2262 on, and before 1677, that is more than 64 bits. */
+static PyObject *nanoseconds(struct timespec time)
+{
+	PyObject *seconds, *factor, *product, *rest, *sum;
+
+	if (time.tv_sec > -SECONDS_MAX && time.tv_sec < SECONDS_MAX)
+		return PyLong_FromLongLong((long long)time.tv_sec * NS_OF_SECOND + time.tv_nsec);
+	seconds = PyLong_FromLongLong(time.tv_sec);
+	factor = PyLong_FromLongLong(NS_OF_SECOND);
+	rest = PyLong_FromLongLong(time.tv_nsec);
+	product = seconds && factor ? PyNumber_Multiply(seconds, factor) : NULL;
+	sum = product && rest ? PyNumber_Add(product, rest) : NULL;
+	Py_XDECREF(seconds);
+	Py_XDECREF(factor);
+	Py_XDECREF(rest);
+	Py_XDECREF(product);
+	return sum;
+}
+
 /* Puts the three forms of time i: seconds, the same with a fraction, nanoseconds. */
 static void set_time(PyObject *result, int i, struct timespec time)
 {
-	long long ns = (long long)time.tv_sec * 1000000000 + time.tv_nsec;
-
 	PyStructSequence_SetItem(result, 7 + i, PyLong_FromLongLong(time.tv_sec));
 	PyStructSequence_SetItem(result, 10 + i, PyFloat_FromDouble((double)time.tv_sec +
 								     1e-9 * (double)time.tv_nsec));
-	PyStructSequence_SetItem(result, 13 + i, PyLong_FromLongLong(ns));
+	PyStructSequence_SetItem(result, 13 + i, nanoseconds(time));
 }
 
 static void set_times(PyObject *result, const struct timespec *times, const struct timespec *before)
