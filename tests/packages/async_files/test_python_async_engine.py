@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -186,3 +187,26 @@ def test_a_file_too_large_for_memory_ends_the_reading_of_many(tmp_path: Path):
     )
     assert said.stdout.split()[-1] == "bytes"
     assert "MemoryError" in said.stdout.split()
+
+
+def test_files_that_a_thread_without_a_loop_closes_end_in_the_thread_of_their_loop(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo")
+    files, said = Files(), []
+    begun = threading.Event()
+
+    async def work():
+        task = asyncio.create_task(files.read_file(tmp_path / "fifo"))
+        await asyncio.sleep(0)
+        begun.set()
+        await asyncio.wait([task])
+        said.append(task.cancelled())
+        with pytest.raises(ValueError, match="closed"):
+            await files.stat(tmp_path)
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    time.sleep(0.1)  # its loop sleeps
+    files.close()
+    thread.join(60)
+    assert said == [True]

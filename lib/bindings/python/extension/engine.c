@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct tl_files *use(PyObject *self)
@@ -123,8 +124,31 @@ int tlpy_many_leave(struct many *many)
 	return told < 0 ? -1 : 0;
 }
 
-static void free_entry(const struct entry *entry)
+/*
+ * Closes a descriptor by a worker, since close(2) may block, or here if there is none. `future` is
+ * that of the last operation: it is done. Keeps the exception that is set.
+ */
+static void close_descriptor(struct engine *engine, int number, PyObject *future)
 {
+	struct tl_request call = TL_REQUEST(SYS_close, number);
+	PyObject *type, *error, *traceback;
+	struct entry *entry;
+
+	PyErr_Fetch(&type, &error, &traceback);
+	entry = tlpy_engine_place(engine, KIND_NUMBER);
+	if (!entry || tlpy_engine_enter(engine, entry, future, NULL,
+			tl_files_call(engine->files, &call, 0, 0, engine->free, &entry->op)))
+		close(number);
+	PyErr_Restore(type, error, traceback);
+}
+
+/* Ends an entry that is out of the table. */
+static void free_entry(struct engine *engine, const struct entry *entry)
+{
+	int closing = entry->descriptor ? tlpy_descriptor_leave(entry->descriptor) : -1;
+
+	if (closing >= 0)
+		close_descriptor(engine, closing, entry->future);
 	tlpy_free_source(entry->source);
 	Py_XDECREF(entry->paths[0]);
 	Py_XDECREF(entry->paths[1]);
@@ -217,9 +241,11 @@ static void end(struct engine *engine)
 		if (!entries[id].future)
 			continue;
 		give_up(&entries[id]);
-		if (busy)
+		if (busy) {
 			entries[id].source = NULL;
-		free_entry(&entries[id]);
+			entries[id].descriptor = NULL;
+		}
+		free_entry(engine, &entries[id]);
 	}
 	PyMem_Free(entries);
 	Py_CLEAR(engine->call_soon);
@@ -297,7 +323,7 @@ static PyObject *engine_take(PyObject *self, PyObject *unused)
 			else
 				PyErr_Fetch(&type, &error, &traceback);
 		}
-		free_entry(&entry);
+		free_entry(engine, &entry);
 	}
 	engine->taking = false;
 	if (engine->closing)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * The engine of asynchronous files as its two files share it: the table of operations under way.
- * submission.c owns how they begin; engine.c owns the table, how they end, and the type.
+ * The engine of asynchronous files as its files share it: the table of operations under way.
+ * submission.c owns how they begin; engine.c owns the table, how they end, and the type;
+ * descriptor.c owns the descriptors of open files.
  */
 #ifndef TRAPLESS_PYTHON_ENGINE_H
 #define TRAPLESS_PYTHON_ENGINE_H
@@ -19,12 +20,21 @@ struct many {
 	bool stopped;		/* no further path is wanted */
 };
 
+/* A descriptor of an open file, which operations under way use. */
+struct descriptor {
+	PyObject_HEAD
+	int number;
+	unsigned int uses;
+	bool detached;		/* no further use; the last one closes it */
+};
+
 /* An operation under way. Its number is its place in the table. */
 struct entry {
 	PyObject *future;	/* NULL: the place is free */
 	PyObject *paths[2];	/* that an error names, or NULL */
 	struct tl_files_op *op;
 	Py_buffer *source;	/* what is written, or NULL */
+	struct descriptor *descriptor;	/* what it uses, or NULL */
 	struct many *many;	/* or NULL; then `future` is that of all, and `index` its place */
 	Py_ssize_t index;
 	enum value_kind kind;
@@ -63,6 +73,12 @@ int tlpy_many_leave(struct many *many);
  * the exception of a path.
  */
 int tlpy_begin_more(struct engine *engine, struct many *many);
+
+extern PyTypeObject *tlpy_descriptor_type;
+/* Begins a use, which has a reference. Returns the number, or -1 with an exception. */
+int tlpy_descriptor_use(struct descriptor *descriptor);
+/* Ends a use. Returns the number that is to be closed now, or -1. */
+int tlpy_descriptor_leave(struct descriptor *descriptor);
 
 PyObject *tlpy_engine_read(PyObject *self, PyObject *const *args, Py_ssize_t given);
 PyObject *tlpy_engine_list(PyObject *self, PyObject *const *args, Py_ssize_t given);

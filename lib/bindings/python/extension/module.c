@@ -27,7 +27,8 @@ static int setup(PyObject *module)
 	if (tlpy_names_setup(module) || tlpy_call_setup(module) || tlpy_memory_setup(module) ||
 	    tlpy_queue_setup(module) || tlpy_files_setup(module) ||
 	    tlpy_folder_setup(module) || tlpy_direntry_setup(module) ||
-	    tlpy_scandir_setup(module) || tlpy_engine_setup(module) || tlpy_status_setup())
+	    tlpy_scandir_setup(module) || tlpy_engine_setup(module) ||
+	    tlpy_descriptor_setup(module) || tlpy_status_setup())
 		return -1;
 	first = Py_NewRef(module);
 	return 0;

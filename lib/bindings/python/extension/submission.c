@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #define AT_ONCE 64u	/* operations of many files that are under way at a time */
 
@@ -135,13 +136,27 @@ PyObject *tlpy_engine_write(PyObject *self, PyObject *args)
 	return error ? NULL : PyLong_FromUnsignedLong(id);
 }
 
-/* An argument of call(): None is the operation's memory, a path is copied, bytes are kept. */
+/*
+ * Arguments of call(): None is the operation's memory, a path is copied, bytes and the descriptor
+ * of a file are kept.
+ */
 struct arguments {
 	struct tl_request call;
 	unsigned int strings, rooms;
 	PyObject *owners[6];
 	Py_buffer *source;
+	struct descriptor *descriptor;
 };
+
+/* Frees what no operation has got. The code of a later argument may have closed the file. */
+static void free_arguments(struct arguments *arguments)
+{
+	int closing = arguments->descriptor ? tlpy_descriptor_leave(arguments->descriptor) : -1;
+
+	if (closing >= 0)
+		close(closing);
+	tlpy_free_source(arguments->source);
+}
 
 static int put_source(struct arguments *arguments, int i, PyObject *object)
 {
@@ -160,6 +175,22 @@ static int put_source(struct arguments *arguments, int i, PyObject *object)
 	return 0;
 }
 
+static int put_descriptor(struct arguments *arguments, int i, PyObject *object)
+{
+	int number;
+
+	if (arguments->descriptor) {
+		PyErr_SetString(PyExc_TypeError, "one descriptor at most");
+		return -1;
+	}
+	number = tlpy_descriptor_use((struct descriptor *)object);
+	if (number < 0)
+		return -1;
+	arguments->descriptor = (struct descriptor *)object;
+	arguments->call.args[i] = (uint64_t)number;
+	return 0;
+}
+
 static int put_argument(struct arguments *arguments, int i, PyObject *object)
 {
 	uint64_t number;
@@ -168,6 +199,8 @@ static int put_argument(struct arguments *arguments, int i, PyObject *object)
 		arguments->rooms |= 1u << i;
 		return 0;
 	}
+	if (Py_IS_TYPE(object, tlpy_descriptor_type))
+		return put_descriptor(arguments, i, object);
 	if (PyIndex_Check(object)) {
 		if (tlpy_number(object, &number))
 			return -1;
@@ -207,11 +240,14 @@ PyObject *tlpy_engine_call(PyObject *self, PyObject *const *args, Py_ssize_t giv
 		error = tlpy_engine_enter(engine, entry, args[0], args[2],
 				tl_files_call(engine->files, &arguments.call, arguments.strings,
 					      arguments.rooms, id, &entry->op));
-		if (!error && arguments.owners[0] && arguments.owners[1])
-			entry->paths[1] = Py_NewRef(args[5]);
 	}
-	if (!entry || error)
-		tlpy_free_source(arguments.source);
+	if (entry && !error) {
+		entry->descriptor = arguments.descriptor;
+		if (arguments.owners[0] && arguments.owners[1])
+			entry->paths[1] = Py_NewRef(args[5]);
+	} else {
+		free_arguments(&arguments);
+	}
 	for (int i = 0; i < 6; i++)
 		Py_XDECREF(arguments.owners[i]);
 	return entry && !error ? PyLong_FromUnsignedLong(id) : NULL;

@@ -12,11 +12,11 @@ import contextlib
 import errno
 import os
 import stat as modes
-import weakref
+import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, AnyStr, Final, Generic, Literal, cast, overload
 
-from libtrapless._ring import Engine
+from libtrapless._ring import Engine, FileDescriptor
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
@@ -68,9 +68,15 @@ class _Link:
     async def outcome(self, future: asyncio.Future[Any], number: int) -> Any:
         try:
             return await future
-        except asyncio.CancelledError:
-            self.engine.cancel(number, future)
+        except (asyncio.CancelledError, GeneratorExit):
+            self.drop(number, future)
             raise
+
+    def drop(self, number: int, future: asyncio.Future[Any]) -> None:
+        """Nobody awaits it any more: its task was cancelled, or its coroutine was closed."""
+        self.engine.cancel(number, future)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            future.cancel()
 
     def close(self) -> None:
         if not self.loop.is_closed():
@@ -126,14 +132,11 @@ class File:
 
     def __init__(self, files: Files, fd: int, path: StrOrBytesPath) -> None:
         self._files = files
-        self._fd = fd
         self._path = path
-        self._finalizer = weakref.finalize(self, os.close, fd)
+        self._descriptor = FileDescriptor(fd)  # closed with its last owner, if not before
 
     def fileno(self) -> int:
-        if self._fd < 0:
-            raise ValueError("the file is closed")
-        return self._fd
+        return self._descriptor.fileno()
 
     async def pread(self, count: int, offset: int) -> bytes:
         """Up to `count` bytes from `offset` on; fewer only at the file's end."""
@@ -141,51 +144,46 @@ class File:
             raise _invalid(self._path)
         parts = []
         while True:
-            wanted = min(count, ROOM)
-            part = cast(
-                "bytes",
-                await self._files._call(
-                    self._path, BYTES, "pread64", self.fileno(), None, wanted, offset
-                ),
-            )
+            part = cast("bytes", await self._call(BYTES, "pread64", None, min(count, ROOM), offset))
             parts.append(part)
-            count -= wanted
-            if not count or len(part) < wanted:
+            count -= len(part)
+            offset += len(part)
+            if not count or not part:
                 return b"".join(parts)
-            offset += wanted
 
     async def pwrite(self, data: ReadableBuffer, offset: int) -> int:
         """Write all of `data` at `offset`, and return its length."""
         view = memoryview(data).cast("B")
         done = 0
         while True:
-            done += await self._files._number(
-                self._path, "pwrite64", self.fileno(), view[done:], len(view) - done, offset + done
-            )
+            rest = view[done:]
+            written: int = await self._call(NUMBER, "pwrite64", rest, len(rest), offset + done)
+            done += written
             if done == len(view):
                 return done
 
     async def read(self) -> bytes:
         """The whole file."""
-        return await self.pread((await self.stat()).st_size + 1, 0)
+        return await self.pread(sys.maxsize, 0)
 
     async def stat(self) -> os.stat_result:
-        return cast(
-            "os.stat_result",
-            await self._files._call(
-                self._path, STATUS, "newfstatat", self.fileno(), b"", None, AT_EMPTY_PATH
-            ),
-        )
+        found = await self._call(STATUS, "newfstatat", b"", None, AT_EMPTY_PATH)
+        return cast("os.stat_result", found)
 
     async def fsync(self) -> None:
-        await self._files._number(self._path, "fsync", self.fileno())
+        await self._call(NUMBER, "fsync")
 
     async def truncate(self, length: int) -> None:
-        await self._files._number(self._path, "ftruncate", self.fileno(), length)
+        await self._call(NUMBER, "ftruncate", length)
+
+    async def _call(self, kind: int, name: str, *arguments: object) -> Any:
+        return await self._files._call(self._path, kind, name, self._descriptor, *arguments)
 
     async def close(self) -> None:
-        if self._fd >= 0 and self._finalizer.detach():
-            fd, self._fd = self._fd, -1
+        """Close the file, or leave that to the last request that is under way: no other file gets
+        its descriptor before."""
+        fd = self._descriptor.detach()
+        if fd >= 0:
             try:
                 link = self._files._link()
                 future: asyncio.Future[int] = link.create_future()
@@ -270,8 +268,8 @@ class Files:
         number = link.engine.read(future, path)
         try:
             return await future
-        except asyncio.CancelledError:
-            link.engine.cancel(number, future)
+        except (asyncio.CancelledError, GeneratorExit):
+            link.drop(number, future)
             raise
 
     async def write_file(
@@ -317,8 +315,8 @@ class Files:
         number = link.engine.stat(future, path, 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW)
         try:
             return await future
-        except asyncio.CancelledError:
-            link.engine.cancel(number, future)
+        except (asyncio.CancelledError, GeneratorExit):
+            link.drop(number, future)
             raise
 
     @overload
@@ -356,10 +354,12 @@ class Files:
             others: list[AnyStr] = []
             links = set()
             for entry in entries:
-                is_folder = await entry.is_dir()
+                is_folder = False
+                with contextlib.suppress(OSError):  # a link to itself is no folder
+                    is_folder = await entry.is_dir()
+                    if is_folder and await entry.is_symlink():
+                        links.add(entry.name)
                 (folders if is_folder else others).append(entry.name)
-                if is_folder and await entry.is_symlink():
-                    links.add(entry.name)
             yield path, folders, others
             waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
 
@@ -455,28 +455,39 @@ class Files:
         self._latest = link
         return link
 
-    def _close(self, loops: Iterable[asyncio.AbstractEventLoop]) -> None:
+    def _close(
+        self,
+        loops: Iterable[asyncio.AbstractEventLoop],
+        own: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self._latest = None
         for loop in loops:
             link = self._links.pop(loop, None)
-            if link is not None:
-                link.close()
+            if link is None:
+                continue
+            if loop is not own and loop.is_running():  # in another thread, which alone may use it
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(link.close)
+                    continue
+            link.close()
 
     def close(self) -> None:
-        """Give back the engine of the running loop, or all of them where no loop runs. Tasks that
-        wait are cancelled, and later requests there raise ValueError, until another `async with`. A
-        call that blocks delays nobody."""
+        """Give back the engine of the running loop, or all of them in a thread without a loop; that
+        of a loop that runs in another thread ends in the loop's next turn. Tasks that wait are
+        cancelled, and later requests there raise ValueError, until another `async with`. A call
+        that blocks delays nobody."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._close(list(self._links))
             self._closed = True
+            self._close(list(self._links))
         else:
-            self._close([loop])
+            self._close([loop], loop)
             self._links[loop] = None
 
     async def __aenter__(self) -> Self:
         self._closed = False
+        self._latest = None
         loop = asyncio.get_running_loop()
         if self._links.get(loop) is None:
             self._links.pop(loop, None)

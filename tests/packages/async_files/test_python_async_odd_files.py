@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Files that are unlike most, through libtrapless.aio.Files: those that are closed or given up
+while requests are under way, those of /proc, links to themselves, and times far from now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import libtrapless
+from libtrapless.aio import Files
+from tests.packages.async_files.test_python_async_files import opened_paths, run
+
+LIMIT_S = 300
+"""For what hangs."""
+
+
+async def writer_of(fifo: Path) -> int:
+    """A descriptor for writing, once a reader has come."""
+    while True:
+        with contextlib.suppress(OSError):  # ENXIO: the reader has not come yet
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        await asyncio.sleep(0.001)
+
+
+def test_a_file_that_another_loop_closes_gets_what_was_being_written(tmp_path: Path):
+    """A worker that is busy lets the write begin late. Then another file could have its number."""
+    os.mkfifo(tmp_path / "fifo")
+
+    async def work():
+        async with Files(workers=1) as files:
+            file = await files.open(tmp_path / "target", "w")
+            busy = asyncio.create_task(files.read_file(tmp_path / "fifo"))
+            writer = await writer_of(tmp_path / "fifo")
+            write = asyncio.create_task(file.pwrite(b"data", 0))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(asyncio.run, file.close())
+            with pytest.raises(ValueError, match="closed"):
+                await file.pwrite(b"late", 0)
+            with (tmp_path / "other").open("wb"):
+                os.close(writer)
+                await asyncio.gather(busy, write)
+            while (tmp_path / "target") in opened_paths():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(work(), LIMIT_S))
+    assert (tmp_path / "target").read_bytes() == b"data"
+    assert (tmp_path / "other").read_bytes() == b""
+
+
+@pytest.mark.parametrize("ends", ["call", "files"])
+def test_a_file_stays_open_for_a_request_whose_task_was_cancelled(tmp_path: Path, ends: str):
+    """Until its call ends, or the files end. The request waits in the kernel for a lock."""
+
+    async def work(files: Files):
+        lock = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with files.open(tmp_path) as file:
+            number = file.fileno()
+            task = asyncio.create_task(file._call(0, "flock", fcntl.LOCK_EX))
+            while (
+                f"-> FLOCK  ADVISORY  WRITE {os.getpid()} " not in Path("/proc/locks").read_text()
+            ):
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.wait([task])
+        assert os.readlink(f"/proc/self/fd/{number}") == str(tmp_path)
+        if ends == "files":
+            files.close()
+        os.close(lock)
+        while ends == "call" and tmp_path in opened_paths():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(run_in(work), LIMIT_S))
+
+
+async def run_in(coroutine_of):
+    async with Files() as files:
+        return await coroutine_of(files)
+
+
+def test_a_coroutine_that_is_closed_while_it_waits_leaves_nothing(tmp_path: Path):
+    """Neither a descriptor, nor an error that nobody has seen."""
+    said: list[dict] = []
+    (tmp_path / "small").write_text("hello")
+
+    async def work(files: Files):
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        for turns in range(4):
+            for path in (tmp_path / "small", tmp_path / "absent"):
+                waiting = [files.open(path), files.read_file(path), files.stat(path)]
+                for one in waiting:
+                    one.send(None)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if turns == 3:
+                    time.sleep(0.05)  # complete before the loop looks again
+                for one in waiting:
+                    one.close()
+                await files.stat(tmp_path)
+        for _ in range(10):
+            await files.stat(tmp_path)
+        gc.collect()
+        while (tmp_path / "small") in opened_paths():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(run_in(work), LIMIT_S))
+    assert not said
+
+
+def test_files_that_are_read_in_parts_or_have_no_length_are_read_to_their_end():
+    """A read of /proc returns about a page, however much is asked for."""
+    program = "import json, asyncio; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        path = Path(f"/proc/{child.pid}/maps")
+        maps = path.read_bytes()
+        assert len(maps) > 8192
+
+        async def work(files: Files):
+            async with files.open(path) as file:
+                assert await file.read() == maps
+                assert await file.pread(10**6, 0) == maps
+                assert await file.pread(6000, 0) == maps[:6000]
+            async with files.open("/proc/version") as file:
+                assert await file.read() == Path("/proc/version").read_bytes()
+
+        run(work)
+        child.stdin.close()
+
+
+def test_a_walk_lists_links_that_lead_nowhere_or_to_themselves(tmp_path: Path):
+    (tmp_path / "self").symlink_to("self")
+    (tmp_path / "long").symlink_to("x" * 300)
+    (tmp_path / "absent").symlink_to("nothing")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/file").write_text("x")
+
+    async def work(files: Files):
+        walked = [(path, sorted(a), sorted(b)) async for path, a, b in files.walk(tmp_path)]
+        plain = [(path, sorted(a), sorted(b)) for path, a, b in os.walk(tmp_path)]
+        assert walked == plain
+
+    run(work)
+
+
+@pytest.mark.parametrize("seconds", [10_413_792_000, 2**33, -2_000_000_000, -(2**34), 0])
+def test_times_far_from_now_are_those_of_os(tmp_path: Path, seconds: int):
+    for folder in (tmp_path, Path("/dev/shm")):  # file systems have different limits
+        path = folder / f"trapless-times-{os.getpid()}"
+        path.write_text("x")
+        try:
+            os.utime(path, ns=(seconds * 10**9 + 7, seconds * 10**9 + 5))
+            wanted = os.stat(path)
+            found = [run(lambda files, path=path: files.stat(path))]
+            found += libtrapless.stat_files([path])
+            for one in found:
+                assert one == wanted
+                assert one.st_mtime_ns == wanted.st_mtime_ns
+                assert one.st_atime_ns == wanted.st_atime_ns
+        finally:
+            path.unlink()
