@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Files and batches for asyncio. It is a module of its own because asyncio takes long to import.
 
-It owns batches, and the thread in which a flush of one waits. async_files.py owns the files and
-their way back to the loop. The extension owns the calls and their memory.
+`Files` reads, writes and lists files for any number of tasks. `AsyncBatch` makes the system calls
+that one task queues.
+
+This module owns batches, and the thread in which a flush of one waits. async_files.py owns the
+files and their way back to the loop. The extension owns the calls and their memory.
 """
 
 from __future__ import annotations
