@@ -41,6 +41,17 @@ static inline unsigned int cpl(void)
 	return code_segment() & 3;
 }
 
+/* Whether processor and kernel have what /proc/cpuinfo names with this flag. */
+static inline bool processor_has(const char *flag)
+{
+	static char text[1 << 16];
+	char word[32];
+
+	CHECK(read_file("/proc/cpuinfo", text, sizeof(text)) > 0);
+	snprintf(word, sizeof(word), " %s", flag);
+	return strstr(text, word);
+}
+
 /* One descriptor for all ioctls of this process and of what it forks. */
 static inline int supervisor_fd(void)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel writes CR4 from a copy of its own, which has SMEP and SMAP: under a thread in
+ * The kernel writes CR4 from a copy of its own, which has SMEP, SMAP and LASS: under a thread in
  * supervisor mode its next instruction or access of data then faults. Nobody notices: the thread
  * goes on, in user mode until its next call. (Here the thread itself sets the bits: it may.)
  */
@@ -10,6 +10,8 @@
 
 #define SMEP (1ul << 20)
 #define SMAP (1ul << 21)
+#define LASS (1ul << 27)
+#define SETS 5
 #define ROUNDS 2000
 
 extern char cr4_set_end[];
@@ -27,10 +29,8 @@ static void skip(int signal, siginfo_t *info, void *context)
 
 static unsigned long supported(void)
 {
-	static char text[1 << 16];
-
-	CHECK(read_file("/proc/cpuinfo", text, sizeof(text)) > 0);
-	return (strstr(text, " smep") ? SMEP : 0) | (strstr(text, " smap") ? SMAP : 0);
+	return (processor_has("smep") ? SMEP : 0) | (processor_has("smap") ? SMAP : 0) |
+	       (processor_has("lass") ? LASS : 0);
 }
 
 /* Sets bits of CR4, then reads and writes memory, jumps and calls. */
@@ -53,7 +53,8 @@ static __attribute__((noinline)) unsigned long set_and_go_on(unsigned long bits,
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = skip, .sa_flags = SA_SIGINFO };
-	unsigned long sets[] = { SMEP, SMAP, SMEP | SMAP }, bits = supported();
+	unsigned long sets[SETS] = { SMEP, SMAP, SMEP | SMAP, LASS, SMEP | SMAP | LASS };
+	unsigned long bits = supported();
 	volatile unsigned long memory = 0;
 	long pid = getpid(), inside = 0;
 
@@ -63,7 +64,7 @@ int main(void)
 	enter_supervisor(0);
 	for (unsigned long i = 0; i < ROUNDS; i++) {
 		reach_supervisor();
-		CHECK_EQ(set_and_go_on(sets[i % 3] & bits, &memory), i + 1);
+		CHECK_EQ(set_and_go_on(sets[i % SETS] & bits, &memory), i + 1);
 		CHECK_EQ(sys(SYS_getpid), pid);
 		inside += cpl() == 0;
 	}

@@ -24,14 +24,6 @@ static void skip(int signal, siginfo_t *info, void *context)
 	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] = (greg_t)s_cet_set_end;
 }
 
-static bool kernel_tracks(void)
-{
-	static char text[1 << 16];
-
-	CHECK(read_file("/proc/cpuinfo", text, sizeof(text)) > 0);
-	return strstr(text, " ibt");
-}
-
 /* Sets ENDBR_EN where asked to, then jumps to a place without a mark, which returns 7. */
 static __attribute__((noinline)) int jump(bool track)
 {
@@ -60,7 +52,7 @@ int main(void)
 	struct sigaction action = { .sa_sigaction = skip, .sa_flags = SA_SIGINFO };
 	long pid = getpid(), inside = 0;
 
-	if (!kernel_tracks())
+	if (!processor_has("ibt"))
 		SKIP("this processor or kernel does not track indirect branches");
 	MUST(sigaction(SIGSEGV, &action, NULL));
 	enter_supervisor(0);

@@ -9,14 +9,6 @@
 #define SHSTK_ENABLE 0x5001
 #define SHSTK 1
 
-static bool has_shadow_stacks(void)
-{
-	static char text[1 << 16];
-
-	CHECK(read_file("/proc/cpuinfo", text, sizeof(text)) > 0);
-	return strstr(text, " user_shstk");
-}
-
 static void switched_thread_gets_none(void)
 {
 	enter_supervisor(0);
@@ -29,7 +21,7 @@ int main(void)
 	long result;
 
 	supervisor_need();
-	if (!has_shadow_stacks())
+	if (!processor_has("user_shstk"))
 		SKIP("this processor or kernel has no shadow stacks for programs");
 	CHECK_EXITED(child_run(switched_thread_gets_none), 0);
 	supervisor_fd();
