@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trapless.base.console import TraplessError
-from trapless.peek import mappings, qemu_arguments, rights
+from trapless.peek import errors, mappings, qemu_arguments, rights
 from trapless.peek.emulator import (
     PROC,
     PROGRAM_BYTES_MAX,
@@ -56,10 +56,6 @@ RDMA_PORT = 18515
 OTHER_QEMU = re.compile(r"qemu-system-.*")
 PF_EXITING, PF_KTHREAD = 0x4, 0x200000
 """Flags of a process in its file `stat`: it is ending, or it is a kernel thread."""
-SHARING = (
-    "start one with `trapless lab -- COMMAND`, or any QEMU, and look as the user who runs it or as "
-    "root; or name an image with --ram FILE"
-)
 
 
 RAW = (
@@ -466,11 +462,9 @@ def the_one(hole: int | None = None) -> Machine:
 
 def _listed(machines: Sequence[Process]) -> str:
     if not machines:
-        return f"no virtual machine runs on this host; {SHARING}"
+        return errors.NO_MACHINE.text()
     readable = [one for one in machines if one.is_readable]
     if not readable:
-        return (
-            f"this user runs no virtual machine, and to observe other users' takes root; {SHARING}"
-        )
+        return errors.NO_MACHINE_OF_USER.text()
     lines = "\n  ".join(f"{one}: {one.kind}" for one in readable)
     return f"{len(readable)} virtual machine{'s' * (len(readable) > 1)} can be observed:\n  {lines}"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from trapless.peek import limits
+from trapless.peek import errors, limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import kallsyms, kallsyms_search, symbol_cache, vmcoreinfo
@@ -229,11 +229,7 @@ def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
                 )
             image.info = info = replace(info, address=note)
     if symbols.has("schedule") and not symbols.has("init_task"):
-        raise PeekError(
-            f"{info.release} was built without CONFIG_KALLSYMS_ALL: its own table of symbols has "
-            "functions only, and peek finds threads and types by symbols of data, such as "
-            "init_task and __start_BTF; distributions set this option"
-        )
+        raise PeekError(errors.NO_SYMBOLS_OF_DATA.text(release=info.release))
     banner = GuestText(image.read(symbols.address("linux_banner"), limits.TEXT_CHARS_MAX))
     if not str(banner).startswith(f"Linux version {info.release} "):
         raise PeekError(f"{info.release} says of itself {str(banner)[:64]!r}")
@@ -346,11 +342,10 @@ def _excess(image: KernelImage) -> int:
     """The bytes of memory beyond what its kernel uses; PeekError where memory ends before that."""
     end, used_end = image.memory.regions()[-1].end, image.memory_end()
     if end < used_end:
-        raise PeekError(
-            f"{image.memory.name} ends at physical address {end:#x}, but its kernel "
-            f"{image.info.release} has memory up to {used_end:#x}: the file was truncated, or "
-            "RAM below 4 GiB ends elsewhere (--hole)"
+        why = errors.MEMORY_TOO_SHORT.text(
+            name=image.memory.name, end=hex(end), release=image.info.release, used_end=hex(used_end)
         )
+        raise PeekError(why)
     return end - used_end
 
 
@@ -374,16 +369,9 @@ def _clock(image: KernelImage) -> int:
 
 
 def _no_note(memory: Memory) -> str:
+    values = {"name": memory.name, "size": memory.size >> 20}
     if vmcoreinfo.is_empty(memory):
-        why = "it is all zeros: the machine has not been started, or its RAM is another file"
-    elif banner := vmcoreinfo.banner_of(memory):
-        why = (
-            f'"{banner}" is there, but still booting, or was built without '
-            "CONFIG_VMCORE_INFO, without which a kernel cannot be read"
-        )
-    else:
-        why = (
-            "either no Linux runs in it, or one that is still booting, was built without "
-            "CONFIG_VMCORE_INFO, or encrypts its memory"
-        )
-    return f"no kernel in {memory.name} ({memory.size >> 20} MiB): it has no VMCOREINFO; {why}"
+        return errors.ALL_ZEROS.text(**values)
+    if banner := vmcoreinfo.banner_of(memory):
+        return errors.STILL_BOOTING.text(**values, banner=banner)
+    return errors.NO_LINUX.text(**values)

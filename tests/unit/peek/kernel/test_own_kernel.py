@@ -149,8 +149,8 @@ def test_strange_tables_are_refused(data, words):
     ("machine", "error", "user", "lockdown", "words"),
     [
         (kcore.HERE, errno.ENOENT, 0, "", "this machine has no /proc/kcore"),
-        (kcore.HERE, errno.EACCES, 1000, "", "takes root: use sudo$"),
-        ("web", errno.EACCES, 1000, "", "takes root: use root@HOST, or sudo there"),
+        (kcore.HERE, errno.EACCES, 1000, "", "takes root; use sudo$"),
+        ("web", errno.EACCES, 1000, "", "takes root; use root@HOST, or sudo there"),
         ("web", errno.EPERM, 0, "none integrity [confidentiality]", r"locked down \(confid"),
         ("web", errno.EPERM, 0, "[none] integrity confidentiality", "CAP_SYS_RAWIO"),
         ("web", errno.EMFILE, 0, "", "cannot be opened: Too many open files"),

@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 
-from trapless.peek import limits
+from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import Region
 
@@ -56,20 +56,14 @@ def read(name: str, descriptor: int, size: int) -> tuple[list[Region], list[Regi
     ]
     whole = max((offset + length for _, offset, _, length in wanted), default=0)
     if whole > size:
-        raise PeekError(
-            f"{name} is cut off (truncated): it has {size} bytes, and a whole one {whole}; copy it "
-            "again"
-        )
+        raise PeekError(errors.CORE_TRUNCATED.text(name=name, size=size, whole=whole))
     for segment_kind, offset, start, length in wanted:
         if segment_kind == PT_NOTE:
             notes = notes or os.pread(descriptor, min(length, limits.CORE_NOTES_BYTES_MAX), offset)
         elif start + length <= PHYSICAL_MAX:
             regions.append(Region(start, length, offset))
     if not regions:
-        raise PeekError(
-            f"{name} is an ELF core without memory: Xen's `xl dump-core` keeps it in sections, "
-            "which are not read; take the dump inside the guest (kdump, LiME or AVML)"
-        )
+        raise PeekError(errors.CORE_OF_XEN.text(name=name))
     merged = without_overlaps(regions)
     if len(merged) > limits.REGIONS_MAX:
         raise PeekError(f"{name} has memory in more than {limits.REGIONS_MAX:,} pieces")

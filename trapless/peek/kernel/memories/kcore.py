@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.peek import limits
+from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.image import IMAGE_BASE
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, MemoryFile, RawFile, Region
@@ -52,25 +52,19 @@ class Access:
         """PeekError where the kernel does not let itself be read."""
         if self.error == 0:
             return
-        name = f"the kernel of {self.machine}"
         level = re.search(r"\[(\w+)\]", self.lockdown)
         if self.error == errno.ENOENT:
-            why = (
-                f"{self.machine} has no {KCORE}: its kernel was built without CONFIG_PROC_KCORE, "
-                "or a container hides it"
-            )
+            why = errors.KCORE_ABSENT.text(machine=self.machine)
         elif self.error not in (errno.EPERM, errno.EACCES):
             why = f"{KCORE} of {self.machine} cannot be opened: {os.strerror(self.error)}"
         elif self.user != 0:
-            way = "sudo" if self.machine == HERE else "root@HOST, or sudo there without a password"
-            why = f"to read {name} takes root: use {way}"
+            is_here = self.machine == HERE
+            row = errors.KCORE_OF_ROOT_HERE if is_here else errors.KCORE_OF_ROOT_THERE
+            why = row.text(machine=self.machine)
         elif level is not None and level[1] != "none":
-            why = (
-                f"{name} is locked down ({level[1]}), and shows its memory to nobody, not even to "
-                "root; it must be booted without lockdown=confidentiality"
-            )
+            why = errors.KCORE_LOCKED.text(machine=self.machine, level=level[1])
         else:
-            why = f"to read {name} takes CAP_SYS_RAWIO, which root lacks in this container"
+            why = errors.KCORE_IN_CONTAINER.text(machine=self.machine)
         raise PeekError(why)
 
     def note_address(self) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trapless.peek import limits
+from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.elf_core import registers
 from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, PAGE_BYTES, Pieces
@@ -42,11 +42,7 @@ def library_path() -> str:
             return str(path)
     system = ctypes.util.find_library("kdumpfile")
     if system is None:
-        raise PeekError(
-            "it is kdump-compressed, which libkdumpfile reads, and that is not installed; "
-            "pip install drgn brings it, as does apt-get install libkdumpfile10; or "
-            "`makedumpfile -E DUMP CORE` makes an ELF core of it"
-        )
+        raise PeekError(errors.NO_LIBKDUMPFILE.text())
     return system
 
 

@@ -15,6 +15,7 @@ import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
+from trapless.peek import errors
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import PAGE_BYTES
 
@@ -95,25 +96,22 @@ class ProcessFile:
 
 def denial(process: Path, scope: Path = SCOPE) -> str:
     """Why this process may not read another's memory, and what would help."""
-    head = f"the memory of process {process.name} may not be read"
+    pid = process.name
     try:
         owner = process.stat().st_uid
     except OSError:
-        return f"{head}: it has ended"
+        return f"the memory of process {pid} may not be read: it has ended"
     if owner != os.geteuid() and os.geteuid() != 0:
-        return f"{head}: it runs as {_user(owner)}; look as that user, or as root"
+        return errors.OTHER_USER.text(pid=pid, user=_user(owner))
     try:
         restriction = int(scope.read_text())
     except (OSError, ValueError):
         restriction = 0
     if restriction == 3:
-        return f"{head}: kernel.yama.ptrace_scope is 3, which forbids it to all until a reboot"
+        return errors.PTRACE_OF_NOBODY.text(pid=pid)
     if restriction and os.geteuid() != 0:
-        return (
-            f"{head}: kernel.yama.ptrace_scope is {restriction}, which leaves it to root; look as "
-            "root, or set it to 0"
-        )
-    return f"{head}: it takes CAP_SYS_PTRACE in the process's user namespace; look as root"
+        return errors.PTRACE_OF_ROOT.text(pid=pid, scope=restriction)
+    return errors.PTRACE_IN_CONTAINER.text(pid=pid)
 
 
 def _user(number: int) -> str:
