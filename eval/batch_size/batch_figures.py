@@ -15,8 +15,8 @@ from eval.batch_size.call_costs import (
     measured_break_even,
     ratios,
 )
-from trapless.experiments import fit, repetition
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments import fit, repeated_counts
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.experiments.timed_rows import Clock
 from trapless.report.figures import Figure, Table, lines
 
@@ -65,7 +65,7 @@ def figure_11(
 ) -> Figure:
     totals = {
         mechanism: {n: scale(512 * cost) for n, cost in costs.items()}
-        for mechanism, costs in repetition.of_call(found, "getpid").items()
+        for mechanism, costs in repeated_counts.of_call(found, "getpid").items()
     }
     return Figure(
         id="fig11",

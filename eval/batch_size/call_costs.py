@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Row
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.experiments.timed_rows import paired
 
 DISK = "read1_disk"
@@ -49,7 +49,7 @@ def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:
     """Equation (1) for each call and each kind of trap: cost of N calls against N."""
 
     def totals(call: str, mechanism: str) -> dict[int, float]:
-        return {n: n * cost for n, cost in repetition.least(counted[call, mechanism]).items()}
+        return {n: n * cost for n, cost in repeated_counts.least(counted[call, mechanism]).items()}
 
     return {
         (call, mechanism): fit.equation1(
@@ -65,8 +65,8 @@ def counted_break_even(
     counted: Mapping[Key, Samples], call: str, base: str, other: str
 ) -> int | None:
     return fit.observed_break_even(
-        repetition.least(counted.get((call, base), {})),
-        repetition.least(counted.get((call, other), {})),
+        repeated_counts.least(counted.get((call, base), {})),
+        repeated_counts.least(counted.get((call, other), {})),
     )
 
 

@@ -24,11 +24,11 @@ from eval.batch_size.call_costs import (
     ratios,
 )
 from trapless.base.console import TraplessError
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, Extent, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.experiments.timed_rows import Clock, event_metrics
 from trapless.report.figures import Figure, Table
 from trapless.results import claims
@@ -169,7 +169,7 @@ def analyse(raw: Raw) -> Findings:
     counted, measured = per_call(raw.rows, "counted"), per_call(raw.rows, "measured")
     clock = Clock.of(raw.rows) if raw.timed else None
     equations = fits(counted or measured)
-    metrics = clock.metrics(measured) if clock else repetition.metrics(counted, "instructions")
+    metrics = clock.metrics(measured) if clock else repeated_counts.metrics(counted, "instructions")
     metrics |= measured_metrics(measured)
     metrics |= timed_fits(equations, clock) if clock else fit_metrics(equations, counted)
     metrics |= break_even_metrics(counted, measured)
@@ -247,7 +247,7 @@ def claim_fast_trap(
 ) -> Claim:
     by_clock = ratios(measured, "getpid", "plain", "plain-int")
     plain, by_int = (
-        repetition.least(counted.get(("getpid", by), {})) for by in ("plain", "plain-int")
+        repeated_counts.least(counted.get(("getpid", by), {})) for by in ("plain", "plain-int")
     )
     n = max(by_clock, default=0) if clock else max(plain)
     if n not in by_clock or (n not in by_int and not clock):

@@ -20,7 +20,7 @@ from eval.tools.trees import trees
 from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base import built_programs
 from trapless.base.console import TraplessError
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, Row
 from trapless.experiments.experiment import Findings, Raw, tool
 from trapless.experiments.timed_rows import Clock, paired, ratio_metric
@@ -181,11 +181,13 @@ def analyse(raw: Raw) -> Findings:
     for label, parameter in ((STOCK, "total"), (UNZEROED, "total_unzeroed")):
         for (call, mechanism), count in of_boot(raw, label).items():
             name = f"{call}.{mechanism}"
-            metrics[f"{name}.{parameter}.instructions"] = repetition.metric(
+            metrics[f"{name}.{parameter}.instructions"] = repeated_counts.metric(
                 count.instructions, "instructions"
             )
             if label == STOCK:
-                metrics[f"{name}.crossings.count"] = repetition.metric(count.crossings, "count")
+                metrics[f"{name}.crossings.count"] = repeated_counts.metric(
+                    count.crossings, "count"
+                )
     return Findings(metrics)
 
 

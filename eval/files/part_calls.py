@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from eval.files import spec
 from trapless.base.console import TraplessError
-from trapless.experiments import repetition
+from trapless.experiments import repeated_counts
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.report.figures import Figure, Mark, Table, bars
@@ -75,7 +75,7 @@ def analyse(raw: Raw) -> Findings:
     metrics: dict[str, Metric] = {}
     for unit in UNITS:
         for (work, way), values in costs(raw.rows, unit).items():
-            metrics[f"{work}.{way}.{unit}"] = repetition.metric(values, unit, digits=2)
+            metrics[f"{work}.{way}.{unit}"] = repeated_counts.metric(values, unit, digits=2)
     return Findings(metrics)
 
 

@@ -18,7 +18,7 @@ from eval.files import spec
 from eval.files.part_calls import costs
 from trapless.base.console import TraplessError
 from trapless.base.paths import repo_root
-from trapless.experiments import repetition
+from trapless.experiments import repeated_counts
 from trapless.experiments.collection import Collection
 from trapless.experiments.experiment import Findings, Raw
 from trapless.report.figures import Figure, Table
@@ -131,7 +131,7 @@ def analyse(raw: Raw) -> Findings:
         return Findings()
     found = costs(raw.rows, "instructions")
     metrics: dict[str, Metric] = {
-        f"{work}.{way}.instructions": repetition.metric(values, "instructions", digits=1)
+        f"{work}.{way}.instructions": repeated_counts.metric(values, "instructions", digits=1)
         for (work, way), values in found.items()
     }
     by_way = least(found)

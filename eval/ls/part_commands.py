@@ -18,7 +18,7 @@ from eval.tools.crossings.crossings import Command
 from eval.tools.trees import trees
 from eval.tools.trees.trees import ARCHIVE, STOCK, TREE, UNZEROED, UNZEROED_APPEND
 from trapless.base.console import TraplessError
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, LeftOutError, Row
 from trapless.experiments.experiment import Findings, Raw, tool
 from trapless.experiments.timed_rows import Clock, ratio_metric
@@ -223,7 +223,7 @@ def analyse(raw: Raw) -> Findings:
         for (call, mode), counts in of_boot(raw, label).items():
             work, program = split(call)
             name = f"{work}.{mode}.{program}.{unit}"
-            metrics[name] = repetition.metric(counts.instructions, unit)
+            metrics[name] = repeated_counts.metric(counts.instructions, unit)
             if label == STOCK:
                 metrics[f"{work}.{mode}.{program}.crossings"] = Metric(
                     counts.crossings[0], "crossings", "counted", len(counts.crossings)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eval.mode_switch import mode_costs
-from trapless.experiments import repetition
+from trapless.experiments import repeated_counts
 from trapless.experiments.collection import Row
 from trapless.report.figures import Figure, Table, bars
 from trapless.results import claims
@@ -41,7 +41,7 @@ def delays(rows: Sequence[Row]) -> dict[tuple[str, str], dict[int, int]]:
 
 def metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     metrics = {
-        f"switch.{mode}.{side}.instructions": repetition.metric(values, "instructions")
+        f"switch.{mode}.{side}.instructions": repeated_counts.metric(values, "instructions")
         for (mode, side), values in switch_costs(rows).items()
     }
     return metrics | delay_metrics(rows)

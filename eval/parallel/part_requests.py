@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eval.parallel import spec
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.experiments.timed_rows import Clock, ratio_metric
 from trapless.report.figures import Figure, Mark, Series, Table, lines
 from trapless.results import claims
@@ -164,7 +164,7 @@ def break_even(ratios: Mapping[int, fit.Summary]) -> int | None:
 def requester_break_even(free: Mapping[Key, Samples]) -> int | None:
     """Smallest K from which the requester executes fewer instructions than by plain calls."""
     plain, psc = free["gettid", "plain"], free["gettid", "psc"]
-    return fit.observed_break_even(repetition.least(plain), repetition.least(psc))
+    return fit.observed_break_even(repeated_counts.least(plain), repeated_counts.least(psc))
 
 
 def analyse(raw: Raw) -> Findings:
@@ -175,9 +175,9 @@ def analyse(raw: Raw) -> Findings:
     free = select(raw.rows, "counted", "submit", "value")
     crossings = select(raw.rows, "counted", "total", "crossings")
     metrics = (
-        repetition.metrics(total, "instructions")
-        | repetition.metrics(free, "requester-instructions")
-        | repetition.metrics(crossings, "crossings")
+        repeated_counts.metrics(total, "instructions")
+        | repeated_counts.metrics(free, "requester-instructions")
+        | repeated_counts.metrics(crossings, "crossings")
         | measured_metrics(quiet)
     )
     ratios = paired(quiet, "gettid", "psc")
@@ -368,7 +368,7 @@ def requester_figure(free: Mapping[Key, Samples]) -> Figure:
         title="What the requester itself executes until it is free for other work",
         x_label="requests a notify, K",
         y_label="instructions a request",
-        series=lines(repetition.of_call(free, "gettid"), {name: name for name in REQUESTERS}),
+        series=lines(repeated_counts.of_call(free, "gettid"), {name: name for name in REQUESTERS}),
         log_x=True,
         caption="gettid. Workers run afterwards here; in psc the call itself is theirs.",
         kind="counted",

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from eval.programs import spec
 from eval.tools.trees.trees import STOCK, UNZEROED, UNZEROED_APPEND
-from trapless.experiments import fit, repetition
+from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, LeftOutError, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.experiments.here import disk, modules
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.experiments.timed_rows import Clock, ratio_metric
 from trapless.report.figures import Figure, Mark, Table, lines
 from trapless.results import claims
@@ -119,7 +119,7 @@ COUNTS = {
 
 def counted_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     return {
-        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.{unit}": repetition.metric(values, unit, 3)
+        f"{call}.{mechanism}.{PARAMETERS[call]}{n}.{unit}": repeated_counts.metric(values, unit, 3)
         for what, (unit, subjects) in COUNTS.items()
         for (call, mechanism), samples in select(rows, "counted", what).items()
         if call in subjects
@@ -129,7 +129,7 @@ def counted_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
 
 def unzeroed_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
     return {
-        f"{call}.{mechanism}.n{n}_unzeroed.instructions": repetition.metric(
+        f"{call}.{mechanism}.n{n}_unzeroed.instructions": repeated_counts.metric(
             values, "instructions", 3
         )
         for (call, mechanism), samples in select(rows, "counted", "value", True).items()
@@ -187,8 +187,8 @@ def claim_array(counted: Mapping[Key, Samples]) -> Claim:
     """From how many calls the peer's array wins: published as a line in ns, here counted."""
     if ("getppid", PEER) not in counted:
         return claims.not_run("array-break-even", NOT_ENTERED)
-    plain = repetition.least(counted["getppid", "plain"])
-    array = repetition.least(counted["getppid", PEER])
+    plain = repeated_counts.least(counted["getppid", "plain"])
+    array = repeated_counts.least(counted["getppid", PEER])
     n = fit.observed_break_even(plain, array)
     ours = (
         f"{f'N = {n}' if n else 'never'} (counted); a call of {AT} takes "
@@ -236,7 +236,7 @@ def figures(raw: Raw) -> tuple[Figure | Table, ...]:
 
 
 def files_figure(counted: Mapping[Key, Samples]) -> Figure:
-    files = repetition.of_call(counted, "file")
+    files = repeated_counts.of_call(counted, "file")
     share = {
         mechanism: {n: 100 * cost / files["plain"][n] for n, cost in costs.items()}
         for mechanism, costs in files.items()

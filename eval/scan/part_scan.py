@@ -17,7 +17,7 @@ from pathlib import Path
 from eval.scan import spec
 from trapless.base.console import TraplessError
 from trapless.base.paths import build_dir
-from trapless.experiments import repetition
+from trapless.experiments import repeated_counts
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
 from trapless.report.figures import Figure, Table
@@ -61,7 +61,7 @@ RUST_WAYS = build_dir() / "eval/scan/rust_ways/release/rust-ways"
 """Built by `cargo build --release` in rust_ways."""
 GUEST_RUST = "/bin/rust-ways"
 
-Counted = dict[repetition.Key, dict[int, list[float]]]
+Counted = dict[repeated_counts.Key, dict[int, list[float]]]
 """(what is read, way) -> entries -> instructions of one entry, in each repeat."""
 
 
@@ -173,7 +173,7 @@ def analyse(raw: Raw) -> Findings:
         for (call, way), samples in counted.items():
             for n, values in samples.items():
                 name = f"{call}.{way}.n{n}{suffix}.instructions"
-                metrics[name] = repetition.metric(values, "instructions", 1)
+                metrics[name] = repeated_counts.metric(values, "instructions", 1)
         metrics |= ratios(counted, suffix)
     return Findings(metrics)
 
@@ -188,7 +188,7 @@ def ratios(counted: Counted, suffix: str) -> dict[str, Metric]:
     for way, name in (("walk", "module"), ("walk-plain", "plain")):
         if (TREE, way) in counted:
             values = [value / fts for value in counted[TREE, way][widest]]
-            one = repetition.metric(values, "ratio_to_fts", 4)
+            one = repeated_counts.metric(values, "ratio_to_fts", 4)
             found[f"tree.walk.{name}{suffix}.ratio_to_fts"] = one
     return found
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from trapless.experiments import fit
 from trapless.experiments.collection import Row
-from trapless.experiments.repetition import Key, Samples
+from trapless.experiments.repeated_counts import Key, Samples
 from trapless.results import claims
 from trapless.results.result_file import Claim, Metric
 
