@@ -301,8 +301,9 @@ def claims_of(raw: Raw) -> Iterator[Claim]:
         note = (
             f"busybox is linked statically, as the paper's ls, and makes {one.calls:,.0f} calls "
             f"that save a trap, in {one.supervisor:,.0f} instructions from exec to exit: starting "
-            f"a program is most of it. By the model, an estimate, it holds up to {bound:.2f} "
-            "clocks an instruction. The paper does not say what it timed of the command."
+            "a program is most of it. By the model, an estimate, the claim would hold up to "
+            f"{bound:.2f} clocks an instruction. The paper does not say what it timed of the "
+            "command."
         )
         span = (min(ratios.values()), max(ratios.values()))
         yield claims.judge(f"dms-{work}", ours, {"ratio": span}, note)

@@ -274,12 +274,12 @@ def _claim_l2_large(grids: Grids) -> Claim:
         f"{spans[2]}"
     )
     note = (
-        "U + K of at most 512 KB fits this cache, so only lines that share a set miss, and which "
-        "do is a matter of where pages lie; most other cells do not miss once an iteration. Side "
-        "by side, sets fill up towards the upper right. At random, as after some uptime, the "
-        "kernel's array overfills sets together with the program's more and more from some "
-        "footprint on; that it happens for K of 192 to 224 KB and nowhere else, as published, is "
-        f"so with {alone} of the seeds."
+        "U + K of at most 512 KB fits this cache, so only lines that share a set miss, and where "
+        "pages lie decides which lines do. Most other cells do not miss once an iteration. Where "
+        "pages lie side by side, sets fill up towards the upper right of the map. Where they lie "
+        "at random, as after some uptime, the arrays of kernel and program overfill sets from "
+        f"some footprint on. In {alone} of the {len(seeds)} seeds that happens for K of 192 to "
+        "224 KB and nowhere else, as published."
     )
     values = {"percent of cells": inside, "percent of others": max(below, above)}
     return claims.judge("wsc-l2-512", ours, values, note)

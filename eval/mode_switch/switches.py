@@ -84,7 +84,10 @@ def claim_delay(rows: Sequence[Row]) -> Claim:
     worst = max(max(counts) for counts in histograms.values())
     late = sum(n for counts in histograms.values() for delay, n in counts.items() if delay)
     switches = sum(n for counts in histograms.values() for n in counts.values())
-    ours = f"at most {worst} calls of the target in {switches:,} switches; {late} were late at all"
+    ours = (
+        f"in {switches:,} switches the target began {worst} more call{'s' * (worst != 1)} at most; "
+        f"in {switches - late:,} of them none"
+    )
     why = "Some calls begun after the request still ended in the old mode."
     return claims.judge("dms-delay", ours, {"calls": worst}, why=why)
 

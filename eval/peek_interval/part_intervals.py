@@ -34,8 +34,9 @@ CLOCK = {"clock": "cost", "step": "resolution"}
 PUBLISHED = (4, 2048)
 """Bytes of a read whose interval the paper gives."""
 NOTE = (
-    "The paper read over a 400 Mb/s bus; here the observer maps the memory of a virtual machine, "
-    "and a read is a load. What remains is the observer's own scheduling, in the longest intervals."
+    "The paper's observer asked for each read over a bus of 400 Mb/s. This one maps the memory of "
+    "a virtual machine, so a read is a load instruction, and reading the clock takes longer than a "
+    "short read. In the longest intervals the host ran something else on the observer's processor."
 )
 
 

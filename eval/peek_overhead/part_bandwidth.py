@@ -363,8 +363,8 @@ def claim(rows: Sequence[Row], by_form: Mapping[str, Losses]) -> Claim:
     why = (
         f"The paper's bus carried {PAPER_MB_S:.0f} MB/s. An observer that maps the memory reads "
         f"{rate_mb_s(rows, 'mapped', 'write') / 1e3:,.1f} GB/s of what is being written, and each "
-        "line then goes to and fro between two processors. At the pace of a recording, which is "
-        "near the paper's, the loss is the one that is given last."
+        "line then goes to and fro between two processors. The last figure is at the pace of a "
+        "recording, which is near the paper's."
     )
     return claims.judge("peek-memory", ours, {"loss": most}, why=why)
 

@@ -107,9 +107,15 @@ PUBLISHED = {
 """The published gains, and the server whose figures stand beside each."""
 
 NO_CLOCKS = (
-    "open (clocks): the published gain is one of time on a real processor; instructions and "
-    "modelled clocks cannot decide it"
+    "Undecided: the published gain is one of time on a real processor. Counted instructions and "
+    "modelled clocks cannot decide it."
 )
+STANDS_IN = {
+    "srv-esca-lighttpd": " nginx stands in for lighttpd, which is not run here.",
+    "srv-flexsc-mysql": " MariaDB stands in for MySQL.",
+    "srv-kml-mysql": " MariaDB stands in for MySQL.",
+}
+"""What a note adds where another server was run than the one of the claim."""
 
 
 def claims_of(counted: Sequence[Counted]) -> tuple[Claim, ...]:
@@ -119,7 +125,9 @@ def claims_of(counted: Sequence[Counted]) -> tuple[Claim, ...]:
         first.setdefault(one.server, one)
     return tuple(
         claims.undecided(
-            claim, _ours(first[server]) if server in first else claims.NOT_RUN, NO_CLOCKS
+            claim,
+            _ours(first[server]) if server in first else claims.NOT_RUN,
+            NO_CLOCKS + STANDS_IN.get(claim, ""),
         )
         for claim, server in PUBLISHED.items()
     )

@@ -125,10 +125,16 @@ class Report:
         held = [claim.holds for claim in self.claims]
         if not held:
             return "No claim of a paper is decided by these experiments."
-        return (
-            f"Of {len(held)} published claims: {held.count(True)} found to hold, "
-            f"{held.count(False)} found not to, {held.count(None)} left open.{self._by_estimate()}"
-        )
+        counts = {
+            "found to hold": held.count(True),
+            "found not to hold": held.count(False),
+            "left open": held.count(None),
+        }
+        if len(held) == 1:
+            (verdict,) = (words for words, count in counts.items() if count)
+            return f"One published claim is tested here: it is {verdict}.{self._by_estimate()}"
+        listed = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        return f"{len(held)} published claims are tested here: {listed}.{self._by_estimate()}"
 
     def _by_estimate(self) -> str:
         found = self.estimated
