@@ -61,17 +61,21 @@ def _prices(estimate: Estimate, machine: Machine) -> list[str]:
     clocks = estimate.trap.ns * estimate.clock_ghz
     found = [
         f"a trap                     {_value(estimate.trap)}, "
-        f"{clocks:.0f} clocks; the least {estimate.trap_least:.1f}",
+        f"{clocks:.0f} clocks; the least {estimate.trap_least:.{estimate.trap.digits}f}",
         f"a batched request alone    {_value(own)}",
     ]
     for loop, value in estimate.request.items():
         if loop != machine.loop:
-            found.append(f"  with {loop_text(loop):<37} {value.ns:6.1f} ns")
+            found.append(f"  with {loop_text(loop):<37} {value.text(6)} ns")
     return found
 
 
 def _value(value: Value) -> str:
-    return f"{value.ns:6.1f} ns ({value.low:.1f} to {value.high:.1f})"
+    return f"{value.text(6)} ns ({_interval(value)})"
+
+
+def _interval(value: Value) -> str:
+    return f"{value.low:.{value.digits}f} to {value.high:.{value.digits}f}"
 
 
 def _calls(estimate: Estimate) -> list[str]:
@@ -79,10 +83,10 @@ def _calls(estimate: Estimate) -> list[str]:
     found = [f"{'ns a call':<26}{'plain':>8}{columns}  {'saved at N=32':<27}from"]
     for call in estimate.calls:
         saved = call.saved[32]
-        range_text = f"{saved.ns:.1f} ({saved.low:.1f} to {saved.high:.1f})"
+        range_text = f"{saved.text()} ({_interval(saved)})"
         found.append(
-            f"{call.call.title:<26}{call.plain.ns:8.1f}"
-            + "".join(f"{call.batch[n].ns:8.1f}" for n in SHOWN)
+            f"{call.call.title:<26}{call.plain.text(8)}"
+            + "".join(call.batch[n].text(8) for n in SHOWN)
             + f"  {range_text:<21}{saved.ns / call.plain.ns:4.0%}  "
             + (f"N={call.break_even}" if call.break_even else "never")
         )
@@ -103,7 +107,7 @@ def _mixes(estimate: Estimate, machine: Machine) -> list[str]:
     takes = "direct calls" if machine.loop.startswith(HOT) else "the table"
     found = [f"{f'ns a request, N={REQUEST_N}':<26}{'table':>8}{'directly':>10}   here: {takes}"]
     for mix, (table, directly) in estimate.mixes.items():
-        found.append(f"{MIX_TITLES[mix]:<26}{table.ns:8.1f}{directly.ns:10.1f}")
+        found.append(f"{MIX_TITLES[mix]:<26}{table.text(8)}{directly.text(10)}")
     return found
 
 
@@ -121,15 +125,15 @@ def _beside(estimate: Estimate) -> list[str]:
     found = []
     for kind, values in estimate.uring.items():
         title = {"uring.nop": "io_uring, no operation", "uring.read": "io_uring, read of 1 B"}[kind]
-        found.append(f"{title:<34}" + "".join(f"{values[n].ns:8.1f}" for n in SHOWN))
+        found.append(f"{title:<34}" + "".join(values[n].text(8) for n in SHOWN))
     if not estimate.uring:
         found.append(f"io_uring is not to be had here: {estimate.uring_absent}")
     least, most = estimate.supervisor_saved
     found += [
         "",
         f"Supervisor mode would save {least:.0f} to {most:.0f} ns of each call: its own path takes "
-        f"{estimate.supervisor_path.ns:.1f} ns",
-        f"(popfq {estimate.floors['popfq'].ns:.1f}), and the instruction syscall, which stays, at "
+        f"{estimate.supervisor_path.text()} ns",
+        f"(popfq {estimate.floors['popfq'].text()}), and the instruction syscall, which stays, at "
         "most half of a trap.",
     ]
     return found

@@ -78,6 +78,20 @@ class Value:
     low: float
     high: float
 
+    def text(self, width: int = 0) -> str:
+        """The number, with no more digits than its interval allows: a tenth where that is known to
+        less than a nanosecond.
+
+        >>> Value(36.24, 36.1, 36.4).text(), Value(36.24, 34.0, 39.2).text(6)
+        ('36.2', '    36')
+        """
+        return f"{self.ns:{width}.{self.digits}f}"
+
+    @property
+    def digits(self) -> int:
+        """How many digits behind the point are known."""
+        return int(self.high - self.low < 1)
+
     def as_json(self) -> dict[str, float]:
         return {"ns": round(self.ns, 2), "low": round(self.low, 2), "high": round(self.high, 2)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from trapless.report.document import Report
 
 OUT = Path("results")
+LIST_INDENT, LIST_WIDTH = 18, 100
+"""Columns of `--list`: where the questions begin, and where they end."""
 
 
 @click.command(short_help="Run experiments; write results and one report.")
@@ -60,7 +63,7 @@ OUT = Path("results")
     "is alone.  [default: CPUs, at most 2]",
 )
 @click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
-@click.option("--list", "list_only", is_flag=True, help="Name the experiments and stop.")
+@click.option("--list", "list_only", is_flag=True, help="List the experiments, and what each asks.")
 def evaluate(
     names: tuple[str, ...],
     quick: bool,
@@ -99,8 +102,10 @@ def evaluate(
     from trapless.experiments import experiment
 
     if list_only:
-        every = experiment.names()
-        click.echo("\n".join(n for n in every if not here or experiment.get_here(n)))
+        for name in experiment.names():
+            spec = experiment.get_here(name) if here else experiment.get(name)
+            if spec is not None:
+                click.echo(_listed(name, spec.question))
         return
     of_vms = {"kernel": kernel, "arch": arch_name, "scheduler": scheduler, "jobs": jobs}
     of_here = {"module": module, "no-supervisor": no_supervisor, "yes": yes, "least": least}
@@ -227,6 +232,12 @@ def _show(content: Report, directory: Path) -> None:
     text_report.show(content)
     page = f"{directory / 'report.html'}; as text: " if (directory / "report.html").exists() else ""
     click.echo(f"\nThe report: {page}{directory / 'report.txt'}")
+
+
+def _listed(name: str, question: str) -> str:
+    indent = " " * LIST_INDENT
+    text = textwrap.fill(question, LIST_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f"{name:<{LIST_INDENT}}{text.lstrip()}"
 
 
 def _refuse(given: Mapping[str, object], here: bool) -> None:

@@ -226,7 +226,7 @@ def test_a_signal_ends_the_build_of_the_debug_kernel(tmp_path, number, status):
 def test_a_reader_that_leaves_early_ends_the_command_as_it_ends_others():
     code = (
         "import os, sys; from trapless import cli; from trapless.experiments import experiment; "
-        "experiment.names = lambda: ('name',) * 100000; "
+        "experiment.names = lambda: ('ls',) * 100000; "
         "sys.argv = ['trapless', 'evaluate', '--list']; cli.main()"
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=-1, stderr=-1, text=True)
