@@ -19,7 +19,7 @@
 #include "limits.h"
 #include "ring/batch.h"
 #include "ring/enter.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 #include "ring/program.h"
 #include "ring/queue.h"
 #include "ring/request.h"
@@ -97,7 +97,7 @@ static long ioctl_info(void __user *user)
 	struct tl_info info = {
 		.abi = TL_ABI_VERSION,
 		.entries_max = TL_ENTRIES_MAX,
-		.calls_allowed = tlk_policy_count(),
+		.calls_allowed = tlk_dispatch_count(),
 		.version = TLK_VERSION,
 	};
 

@@ -15,7 +15,7 @@
 #include "compat/symbols.h"
 #include "device.h"
 #include "probe/probe.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 #include "ring/request.h"
 #include "ring/scandir.h"
 #include "supervisor/supervisor.h"
@@ -33,7 +33,7 @@ static int __init tlk_init(void)
 	error = tlk_symbols_init();
 	if (error)
 		return error;
-	tlk_policy_init(tlk_syscall_table());
+	tlk_dispatch_init(tlk_syscall_table());
 	tlk_scandir_init();
 	error = tlk_request_init();
 	if (error) {
@@ -46,7 +46,7 @@ static int __init tlk_init(void)
 	error = tlk_probe_init(tlk_supervisor_is_offered());
 	if (error)
 		goto err_supervisor;
-	tlk_policy_seal();
+	tlk_dispatch_seal();
 	/*
 	 * This step is the last that may fail: the kernel frees a module whose load has failed,
 	 * even while somebody has its device open. Where probes cannot be taken back, the module

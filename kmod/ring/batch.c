@@ -27,7 +27,7 @@ execute(struct tlk_context *context, struct pt_regs *regs, struct tl_request *fr
 			if (context->ending != TLK_DONE)
 				goto stop;
 		} else {
-			result = directly ? tlk_policy_call_directly(regs) :
+			result = directly ? tlk_dispatch_call_directly(regs) :
 					    tlk_request_call(regs, &tlk_batch_calls);
 		}
 		if (tlk_result_is_special(result)) {
@@ -118,7 +118,7 @@ long tlk_batch_enter(struct tlk_ring *ring, struct file *file)
 	atomic64_add(asked, &ring->counts.submitted);
 	atomic_inc(&ring->counts.inside);
 	saved = tlk_context_begin(&context, file, regs, &tlk_batch_calls, NULL);
-	if (static_branch_unlikely(&tlk_policy_is_direct) && is_regular(from, straight))
+	if (static_branch_unlikely(&tlk_dispatch_is_direct) && is_regular(from, straight))
 		done = execute(&context, regs, from, from + straight, true, true, &stopped) - from;
 	else
 		done = execute(&context, regs, from, from + straight, true, false, &stopped) - from;

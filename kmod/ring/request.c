@@ -115,7 +115,7 @@ static noinline long refuse_filtered(struct tlk_context *context)
 	if (context->calls == &tlk_batch_calls)
 		return -EBUSY;
 	context->ending = TLK_DONE;
-	return tlk_policy_refuse(current_pt_regs());
+	return tlk_dispatch_refuse(current_pt_regs());
 }
 
 /*
@@ -157,7 +157,7 @@ long tlk_request_make_prepared(struct tlk_context *context, bool first)
 	if (work & ~TLK_ENTRY_SECCOMP ||
 	    (work && (READ_ONCE(current->ptrace) || tlk_context_may_lose_file(context))))
 		return -EBUSY;
-	if (work && tlk_policy_is_compound(regs))
+	if (work && tlk_dispatch_is_compound(regs))
 		return refuse_filtered(context);
 
 	context->ending = TLK_DONE;

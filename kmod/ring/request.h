@@ -23,7 +23,7 @@
 #include <linux/trapless.h>
 
 #include "compat/entry.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 
 /* The mark of a thread that makes requests and is not inside a filter's verdict; see frame.h. */
 #define TLK_INSIDE 1u
@@ -154,7 +154,7 @@ static __always_inline long tlk_request_call(struct pt_regs *regs,
 					     const struct tlk_dispatch *calls)
 {
 	tlk_frame_settle(regs);
-	return tlk_policy_handler(calls, regs->TLK_NR)(regs);
+	return tlk_dispatch_handler(calls, regs->TLK_NR)(regs);
 }
 
 /* Schedules and releases closed files where that is pending. */

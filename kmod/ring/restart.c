@@ -34,10 +34,10 @@ long tlk_request_settle(struct tlk_context *context, long result)
 {
 	struct pt_regs *regs = current_pt_regs();
 
-	if (tlk_policy_has_refused(regs)) {
+	if (tlk_dispatch_has_refused(regs)) {
 		regs->TLK_NR = (u32)regs->TLK_NR;
 		context->refused++;
-		return tlk_policy_refusal(regs->TLK_NR);
+		return tlk_dispatch_refusal(regs->TLK_NR);
 	}
 	while (signal_pending(current) && context->ending == TLK_DONE) {
 		switch (result) {

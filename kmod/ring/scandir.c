@@ -31,7 +31,7 @@
 #include "compat/statx.h"
 #include "compat/task.h"
 #include "limits.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 #include "ring/scandir.h"
 
 /* The module's copy of a name. */
@@ -405,7 +405,7 @@ out:
 
 static long call_beyond(const struct pt_regs *regs)
 {
-	return regs->TLK_NR == TL_NR_SCANDIR ? scan_directory(regs) : tlk_policy_refuse(regs);
+	return regs->TLK_NR == TL_NR_SCANDIR ? scan_directory(regs) : tlk_dispatch_refuse(regs);
 }
 
 /* Set when the module is loaded, and then what it came to. */
@@ -417,5 +417,5 @@ void __init tlk_scandir_init(void)
 {
 	scandir = scandir && !tlk_statx_init();
 	if (scandir)
-		tlk_policy_set_beyond(call_beyond);
+		tlk_dispatch_set_beyond(call_beyond);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Declares the compound call TL_NR_SCANDIR: a directory's names with their attributes. This header
- * owns nothing else; policy.h says who may make it.
+ * owns nothing else; dispatch.h says who may make it.
  */
 #ifndef TLK_SCANDIR_H
 #define TLK_SCANDIR_H

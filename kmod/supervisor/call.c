@@ -19,7 +19,7 @@
 #include "compat/task.h"
 #include "compat/x86/leave.h"
 #include "limits.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 #include "supervisor/call.h"
 #include "supervisor/cpu.h"
 #include "supervisor/entry.h"
@@ -85,7 +85,7 @@ static void __init table_init(const sys_call_ptr_t *kernel)
 		tlk_supervisor_calls[kernel_calls[i]] = hand_over;
 	static_call_update(kernel_ioctl, kernel[__NR_ioctl]);
 	tlk_supervisor_calls[__NR_ioctl] = ioctl_call;
-	tlk_policy_replace(__NR_ioctl, ioctl_call);
+	tlk_dispatch_replace(__NR_ioctl, ioctl_call);
 }
 
 int __init tlk_supervisor_calls_init(const sys_call_ptr_t *table, unsigned long *kernel_entry)

@@ -14,7 +14,7 @@
 #include <asm/unistd.h>
 
 #include "compat/features.h"
-#include "ring/policy.h"
+#include "ring/dispatch.h"
 
 struct tlk_dispatch tlk_batch_calls __ro_after_init;
 struct tlk_dispatch tlk_worker_calls __ro_after_init;
@@ -40,12 +40,12 @@ static const u8 call_class[TLK_NUMBERS] = {
 #undef TL_REFUSED
 };
 
-DEFINE_STATIC_KEY_FALSE(tlk_policy_is_direct);
-#define TL_HOT(name, nr) DEFINE_STATIC_CALL(tlk_hot_##name, tlk_policy_refuse);
+DEFINE_STATIC_KEY_FALSE(tlk_dispatch_is_direct);
+#define TL_HOT(name, nr) DEFINE_STATIC_CALL(tlk_hot_##name, tlk_dispatch_refuse);
 #include <linux/trapless_calls.h>
 #undef TL_HOT
 
-long tlk_policy_refuse(const struct pt_regs *regs)
+long tlk_dispatch_refuse(const struct pt_regs *regs)
 {
 	current_pt_regs()->TLK_NR |= TLK_REFUSED_MARK;
 	return TLK_REFUSED;
@@ -62,7 +62,7 @@ long tlk_policy_refuse(const struct pt_regs *regs)
 	static sys_call_ptr_t name##_handler __ro_after_init;                            \
 	static long name##_without_mask(const struct pt_regs *regs)                      \
 	{                                                                                \
-		return regs->TLK_ARG##argument ? tlk_policy_refuse(regs)               \
+		return regs->TLK_ARG##argument ? tlk_dispatch_refuse(regs)               \
 						 : name##_handler(regs);                 \
 	}
 #define TL_SELF_VALUE(name, nr, argument, bits, value, why)                              \
@@ -70,7 +70,7 @@ long tlk_policy_refuse(const struct pt_regs *regs)
 	static long name##_of_worker(const struct pt_regs *regs)                         \
 	{                                                                                \
 		return ((u32)regs->TLK_ARG##argument & (bits)) == (value) ?            \
-			       tlk_policy_refuse(regs) : name##_handler(regs);           \
+			       tlk_dispatch_refuse(regs) : name##_handler(regs);           \
 	}
 #define TL_BATCH_ONLY(name, nr, why)
 #define TL_REFUSED(name, nr, why)
@@ -87,7 +87,7 @@ static void __init guard_arguments(const sys_call_ptr_t *table)
 #define TL_NULL_MASK(name, nr, argument, why)                 \
 	if (nr < __NR_syscalls) {                             \
 		name##_handler = table[nr];                   \
-		tlk_policy_replace(nr, name##_without_mask); \
+		tlk_dispatch_replace(nr, name##_without_mask); \
 	}
 #define TL_SELF_VALUE(name, nr, argument, bits, value, why)            \
 	if (nr < __NR_syscalls) {                                      \
@@ -127,7 +127,7 @@ static void __init check_numbers(void)
 #undef CHECK
 }
 
-void __init tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler)
+void __init tlk_dispatch_replace(unsigned int nr, sys_call_ptr_t handler)
 {
 	if (call_class[nr] >= CALL_BATCH_ONLY)
 		tlk_batch_calls.handler[nr] = handler;
@@ -135,47 +135,47 @@ void __init tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler)
 		tlk_worker_calls.handler[nr] = handler;
 }
 
-void __init tlk_policy_set_beyond(sys_call_ptr_t handler)
+void __init tlk_dispatch_set_beyond(sys_call_ptr_t handler)
 {
 	tlk_batch_calls.handler[TLK_NUMBERS] = handler;
 	tlk_worker_calls.handler[TLK_NUMBERS] = handler;
 }
 
-void __init tlk_policy_init(const sys_call_ptr_t *table)
+void __init tlk_dispatch_init(const sys_call_ptr_t *table)
 {
 	unsigned int nr;
 
 	BUILD_BUG_ON(__NR_syscalls > TLK_NUMBERS);
 	check_numbers();
 	for (nr = 0; nr <= TLK_NUMBERS; nr++) {
-		tlk_batch_calls.handler[nr] = tlk_policy_refuse;
-		tlk_worker_calls.handler[nr] = tlk_policy_refuse;
+		tlk_batch_calls.handler[nr] = tlk_dispatch_refuse;
+		tlk_worker_calls.handler[nr] = tlk_dispatch_refuse;
 	}
 	for (nr = 0; nr < __NR_syscalls; nr++)
-		tlk_policy_replace(nr, table[nr]);
+		tlk_dispatch_replace(nr, table[nr]);
 	guard_arguments(table);
 }
 
-void __init tlk_policy_seal(void)
+void __init tlk_dispatch_seal(void)
 {
 	if (!tlk_has_slow_pointers())
 		return;
 #define TL_HOT(name, nr) static_call_update(tlk_hot_##name, tlk_batch_calls.handler[nr]);
 #include <linux/trapless_calls.h>
 #undef TL_HOT
-	static_branch_enable(&tlk_policy_is_direct);
+	static_branch_enable(&tlk_dispatch_is_direct);
 }
 
-unsigned int tlk_policy_count(void)
+unsigned int tlk_dispatch_count(void)
 {
 	unsigned int nr, count = 0;
 
 	for (nr = 0; nr < TLK_NUMBERS; nr++)
-		count += tlk_policy_handler(&tlk_batch_calls, nr) != tlk_policy_refuse;
+		count += tlk_dispatch_handler(&tlk_batch_calls, nr) != tlk_dispatch_refuse;
 	return count;
 }
 
-long tlk_policy_refusal(unsigned int nr)
+long tlk_dispatch_refusal(unsigned int nr)
 {
 	if (nr >= TLK_NUMBERS)
 		return -ENOSYS;
@@ -183,6 +183,6 @@ long tlk_policy_refusal(unsigned int nr)
 	if (call_class[nr] == CALL_REFUSED)
 		return -EOPNOTSUPP;
 	/* A worker's request for a call that only a batch may make. */
-	return tlk_policy_handler(&tlk_batch_calls, nr) == tlk_policy_refuse ? -ENOSYS
+	return tlk_dispatch_handler(&tlk_batch_calls, nr) == tlk_dispatch_refuse ? -ENOSYS
 									     : -EOPNOTSUPP;
 }

@@ -2,10 +2,10 @@
 /*
  * Says which calls may be made by whom: two dispatch tables, made of the rows of trapless_calls.h.
  * Policy and dispatch are one look-up, so that no path can forget to ask. This header owns the
- * look-up; policy.c owns how the tables are made.
+ * look-up; dispatch.c owns how the tables are made.
  */
-#ifndef TLK_POLICY_H
-#define TLK_POLICY_H
+#ifndef TLK_DISPATCH_H
+#define TLK_DISPATCH_H
 
 #include <linux/bits.h>
 #include <linux/errno.h>
@@ -34,7 +34,7 @@ struct tlk_dispatch {
 #define TLK_REFUSED_MARK BIT_ULL(63)
 
 /* Was the request in this frame refused? */
-static __always_inline bool tlk_policy_has_refused(const struct pt_regs *regs)
+static __always_inline bool tlk_dispatch_has_refused(const struct pt_regs *regs)
 {
 	return regs->TLK_NR & TLK_REFUSED_MARK;
 }
@@ -42,61 +42,61 @@ static __always_inline bool tlk_policy_has_refused(const struct pt_regs *regs)
 extern struct tlk_dispatch tlk_batch_calls;	/* what a thread may do in its own batch */
 extern struct tlk_dispatch tlk_worker_calls;	/* what it may do for another thread */
 
-void tlk_policy_init(const sys_call_ptr_t *table);
+void tlk_dispatch_init(const sys_call_ptr_t *table);
 
-/* Sets another handler for a call; a refused call stays refused. After tlk_policy_init(). */
-void tlk_policy_replace(unsigned int nr, sys_call_ptr_t handler);
+/* Sets another handler for a call; a refused call stays refused. After tlk_dispatch_init(). */
+void tlk_dispatch_replace(unsigned int nr, sys_call_ptr_t handler);
 
 /*
  * Sets the handler of every number above the table's. It looks the number up, and refuses it by
- * tlk_policy_refuse() if it is none of its own. After tlk_policy_init().
+ * tlk_dispatch_refuse() if it is none of its own. After tlk_dispatch_init().
  */
-void tlk_policy_set_beyond(sys_call_ptr_t handler);
+void tlk_dispatch_set_beyond(sys_call_ptr_t handler);
 
 /* The handler that refuses. */
-long tlk_policy_refuse(const struct pt_regs *regs);
+long tlk_dispatch_refuse(const struct pt_regs *regs);
 
 /*
  * Is the request in this frame a compound call? The rules of seccomp are about system calls, and
  * none of them knows it.
  */
-static __always_inline bool tlk_policy_is_compound(const struct pt_regs *regs)
+static __always_inline bool tlk_dispatch_is_compound(const struct pt_regs *regs)
 {
 	return (u32)regs->TLK_NR == TL_NR_SCANDIR;
 }
 
 /*
  * A batch's handlers of the hot rows, for direct calls. They are the table's of tlk_batch_calls, so
- * policy is this one look-up, too; tlk_policy_seal() copies them where the kernel makes indirect
+ * policy is this one look-up, too; tlk_dispatch_seal() copies them where the kernel makes indirect
  * calls by retpolines, which cost more than the comparisons here. Nothing is replaced after it.
  */
-#define TL_HOT(name, nr) DECLARE_STATIC_CALL(tlk_hot_##name, tlk_policy_refuse);
+#define TL_HOT(name, nr) DECLARE_STATIC_CALL(tlk_hot_##name, tlk_dispatch_refuse);
 #include <linux/trapless_calls.h>
 #undef TL_HOT
-DECLARE_STATIC_KEY_FALSE(tlk_policy_is_direct);
-void tlk_policy_seal(void);
+DECLARE_STATIC_KEY_FALSE(tlk_dispatch_is_direct);
+void tlk_dispatch_seal(void);
 
 /* How many calls of this kernel a batch may make. */
-unsigned int tlk_policy_count(void);
+unsigned int tlk_dispatch_count(void);
 
 /* The result of a refused request: -ENOSYS (no such call) or -EOPNOTSUPP (not for you). */
-long tlk_policy_refusal(unsigned int nr);
+long tlk_dispatch_refusal(unsigned int nr);
 
-static __always_inline sys_call_ptr_t tlk_policy_handler(const struct tlk_dispatch *calls,
+static __always_inline sys_call_ptr_t tlk_dispatch_handler(const struct tlk_dispatch *calls,
 							 unsigned long nr)
 {
 	return calls->handler[tlk_clamp(nr, TLK_NUMBERS)];
 }
 
 /* A call of a batch by comparisons: the table's handler, where the number has no hot row. */
-static __always_inline long tlk_policy_call_directly(struct pt_regs *regs)
+static __always_inline long tlk_dispatch_call_directly(struct pt_regs *regs)
 {
 	switch (regs->TLK_NR) {
 #define TL_HOT(name, nr) case nr: return static_call(tlk_hot_##name)(regs);
 #include <linux/trapless_calls.h>
 #undef TL_HOT
 	}
-	return tlk_policy_handler(&tlk_batch_calls, regs->TLK_NR)(regs);
+	return tlk_dispatch_handler(&tlk_batch_calls, regs->TLK_NR)(regs);
 }
 
-#endif /* TLK_POLICY_H */
+#endif /* TLK_DISPATCH_H */
