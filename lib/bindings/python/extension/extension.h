@@ -129,6 +129,10 @@ struct tl_batch *tlpy_queue_use(struct queue *queue, int in_child);
 /* Queues the draft. Returns its Call, or NULL with an exception. It frees the draft. */
 PyObject *tlpy_queue_add(struct draft *draft);
 PyObject *tlpy_queue_give_up(struct draft *draft);
+/* Gives calls their results. Those of a program that goes on may be made again: they wait. */
+void tlpy_queue_settle(struct queue *queue);
+/* A flush that has not returned still needs the batch. */
+void tlpy_queue_release_if_closed(struct queue *queue);
 /* The parts of the types of batch.c. */
 int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tlpy_queue_close(PyObject *self, PyObject *unused);
