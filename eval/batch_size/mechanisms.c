@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "../../stat/estimate/int80.h"
 #include "measure.h"
 #include "mechanisms.h"
 #include "workload_uring.h"

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * getpid by the trap of 32-bit programs, `int $0x80`, to be timed beside that of 64-bit ones. Where
- * the kernel has no such calls, that is said and the rest goes on.
+ * getpid by the trap of 32-bit programs, `int $0x80`, and whether the kernel answers it. Experiments
+ * that cross by this trap ask here, too.
  */
 #ifndef ESTIMATE_INT80_H
 #define ESTIMATE_INT80_H
 
 #include <stdbool.h>
 
-#include "subjects.h"
-
-#define INT80_CALLS 16u		/* of one sample: where a hypervisor sees the trap, it takes long */
-
-/* Whether the kernel answers; if not, it has printed a row that says so. */
+/* A kernel without 32-bit calls answers `int $0x80` with a fault. */
 bool int80_works(void);
-void int80_run(const struct subject *subject, unsigned int calls);
+/* Makes so many calls of getpid. Returns whether each had a result. */
+bool int80_getpids(unsigned int calls);
 
 #endif /* ESTIMATE_INT80_H */

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../../stat/estimate/int80.h"
 #include "../kmod/evaluation.h"
 #include "measure.h"
 #include "mode.h"

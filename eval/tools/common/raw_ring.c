@@ -1,36 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Opens and closes a raw ring, and tells whether the machine answers `int $0x80`.
+ * Opens and closes a raw ring.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "raw_ring.h"
-
-static sigjmp_buf no_int;
-
-static void on_fault(int signal)
-{
-	(void)signal;
-	siglongjmp(no_int, 1);
-}
-
-bool int80_works(void)
-{
-	struct sigaction fault = { .sa_handler = on_fault }, before;
-	volatile bool works = false;
-
-	sigaction(SIGSEGV, &fault, &before);
-	if (!sigsetjmp(no_int, 1))
-		works = trap_int0(INT_NR_GETPID) == getpid();
-	sigaction(SIGSEGV, &before, NULL);
-	return works;
-}
 
 int raw_ring_open(struct raw_ring *raw, unsigned int entries)
 {

@@ -21,9 +21,6 @@ struct raw_ring {
 int raw_ring_open(struct raw_ring *raw, unsigned int entries);
 void raw_ring_close(struct raw_ring *raw);
 
-/* Whether `int $0x80` makes calls: a kernel without 32-bit calls answers it with a fault. */
-bool int80_works(void);
-
 /* Makes one crossing for n requests from slot 0 on, and frees the slots. Returns its result. */
 static inline __attribute__((always_inline)) int raw_ring_enter(struct raw_ring *raw,
 								unsigned int n, bool by_int)
