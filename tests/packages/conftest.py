@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The option that says on which Debian the packages are tried, and clean roots of those.
+"""The option that says on which Debian the packages are tried, and clean roots of those. Also how
+a program in Python finds the library in the checkout.
 
 A root is made by mmdebstrap from this machine's own mirror, once, into the cache; each test session
 works on a copy. What apt fetches for it stays in the cache, too. Both take root.
@@ -11,6 +12,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from trapless.base.paths import cache_dir
 from trapless.stock.apt_sources import machine_mirror
 
 ROOT = Path(__file__).resolve().parents[2]
+BINDING = ROOT / "lib/bindings/python"
+WITH_BINDING = {"PYTHONPATH": str(BINDING)}
 SUITES = {"12": "bookworm", "13": "trixie"}
 NEEDS = {"mmdebstrap": "mmdebstrap", "lintian": "lintian", "unshare": "util-linux"}
 LIMIT_S = 1800
@@ -48,6 +52,17 @@ def pytest_collect_file(file_path: Path) -> None:
     """Tests of the library for Python import it."""
     if file_path.name.startswith("test_python_"):
         make(EXTENSION)
+
+
+def run_python(*words: str | Path, limit_s: float = 600) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which finds the library in the checkout."""
+    return subprocess.run(
+        [sys.executable, *words],
+        env=os.environ | WITH_BINDING,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -26,9 +26,8 @@ import libtrapless
 from libtrapless import Backend, Batch, Condition, Stat, Word, number
 from libtrapless.aio import AsyncBatch
 from tests import random_trees
+from tests.packages.conftest import BINDING, run_python
 
-ROOT = Path(__file__).resolve().parents[2]
-BINDING = ROOT / "lib/bindings/python"
 IN_GUEST = os.environ.get("TRAPLESS_BACKEND") == "module"
 """In a guest all is built, and this machine's files are read-only."""
 
@@ -56,14 +55,7 @@ def test_its_programs_print_what_the_page_says():
     programs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```\n", page, re.DOTALL)
     assert len(programs) == page.count("```python\n") == 2
     for program, wanted in programs:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONPATH": str(BINDING)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = run_python("-c", program)
         assert (done.stdout, done.stderr) == (wanted, "")
 
 
@@ -370,9 +362,7 @@ def test_a_flush_that_fails_raises_where_it_is_awaited():
 
 
 def example(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    paths = {"PYTHONPATH": str(BINDING)}
-    words = [sys.executable, BINDING / "examples" / name, *arguments]
-    done = subprocess.run(words, env=os.environ | paths, capture_output=True, text=True)
+    done = run_python(BINDING / "examples" / name, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

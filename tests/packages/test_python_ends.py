@@ -18,7 +18,7 @@ import pytest
 
 from libtrapless import Batch
 from libtrapless.aio import AsyncBatch
-from tests.packages.test_python_binding import BINDING
+from tests.packages.conftest import WITH_BINDING, run_python
 
 LIMIT_S = 600
 """For what hangs."""
@@ -34,11 +34,8 @@ def pipe():
 
 
 def python(program: str, *arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess:
-    paths = {"PYTHONPATH": str(BINDING)}
-    words = [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *arguments]
-    done = subprocess.run(
-        words, env=os.environ | paths, capture_output=True, text=True, timeout=limit_s
-    )
+    words = ("-X", "dev", "-c", textwrap.dedent(program), *arguments)
+    done = run_python(*words, limit_s=limit_s)
     assert done.returncode == 0, (done.returncode, done.stdout + done.stderr)
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -142,10 +139,9 @@ async def main():
 asyncio.run(main())
 """
     )
-    paths = {"PYTHONPATH": str(BINDING)}
     words = [sys.executable, "-c", program]
     with subprocess.Popen(
-        words, env=os.environ | paths, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        words, env=os.environ | WITH_BINDING, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         assert running.stdout.readline() == b"waits\n"
         time.sleep(0.2)

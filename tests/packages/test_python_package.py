@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.conftest import BINDING, run_python
+
 ROOT = Path(__file__).resolve().parents[2]
-BINDING = ROOT / "lib/bindings/python"
 EXTENSION = "libtrapless/_ring.abi3.so"
 
 
@@ -80,9 +81,8 @@ interpreters.run_string(inside, text)
 """
     if sys.version_info >= (3, 13):
         program = program.replace("_xxsubinterpreters", "_interpreters")
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(BINDING)}, timeout=600)
-    assert done.returncode == 0
+    done = run_python("-c", program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_may_be_imported_anew():
@@ -98,6 +98,5 @@ with libtrapless.Batch() as batch:
     batch.flush()
 assert isinstance(call, libtrapless.Call) and before is libtrapless.Batch
 """
-    words = [sys.executable, "-c", program]
-    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(BINDING)}, timeout=600)
-    assert done.returncode == 0
+    done = run_python("-c", program)
+    assert done.returncode == 0, done.stderr

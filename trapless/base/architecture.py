@@ -8,7 +8,6 @@ the tools that compile for it. It owns no kernel and starts nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from trapless.base.console import TraplessError
@@ -31,10 +30,6 @@ class Architecture:
     console: str  # the first serial port, as the kernel calls it
     doorbell: tuple[str, ...]  # options of the second one; guest/channel.c knows its name
     supervisor: str  # why it has no supervisor mode; empty if it has
-
-    def __reduce__(self) -> tuple[Callable[[str], Architecture], tuple[str]]:
-        """A row that another process was given is the row here."""
-        return named, (self.name,)
 
     @property
     def is_foreign(self) -> bool:

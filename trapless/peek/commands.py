@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trapless.peek.sampling.code_names import Names
 
 CHOICE, IMAGE = f"{__name__}.choice", f"{__name__}.image"  # of click's context, for machine()
-CANNOT_STOP, SAMPLING = {"--gdb", "--local", "--ssh", "--rdma"}, ("top", "record")
+CANNOT_STOP = {"--gdb", "--local", "--ssh", "--rdma"}
 PATH = click.Path(path_type=Path)
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
@@ -144,11 +144,12 @@ def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable
     return lambda command: interval(cpu(command))
 
 
-def machine() -> Machine:
-    """The machine that the options name, or the only one here."""
+def machine(*, samples: bool = False, stops: bool = False) -> Machine:
+    """The machine that the options name, or the only one here, for a command that has it sampled,
+    or stopped by its monitor."""
     from trapless.peek import machines, waiting
 
-    meta, command = click.get_current_context().meta, click.get_current_context().info_name
+    meta = click.get_current_context().meta
     options = dict(meta[CHOICE])
     if meta.get(IMAGE) is not None:
         if options["ram"] is not None:
@@ -163,13 +164,13 @@ def machine() -> Machine:
             raise click.UsageError(f"--{way} names no machine: it is empty")
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
-    if {*given} & CANNOT_STOP and command == "check":
+    if stops and {*given} & CANNOT_STOP:
         raise click.UsageError(f"{given[0]} is not for check, which stops a VM by its monitor")
     if options["key"] is not None and given != ["--rdma"]:
         raise click.UsageError("--key is for the machine of --rdma")
     if options["hole"] is not None and given not in ([], ["--ram"], ["FILE"]):
         raise click.UsageError("--hole is for the file of --ram: a process shows where its RAM is")
-    if command in SAMPLING and not {*given} & {"--gdb", "--ssh"}:
+    if samples and not {*given} & {"--gdb", "--ssh"}:
         from trapless.peek.sampling import sampler
 
         sampler.program()  # says what is missing before anything is waited for
@@ -270,7 +271,7 @@ def record(
 
     with ConsoleProgress() as progress:
         ends = part.record(
-            machine(),
+            machine(samples=True),
             folder,
             interval_ns=round(interval_us * 1000),
             duration_ns=round((seconds or 0) * 1e9),
@@ -354,7 +355,7 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
 
     with ConsoleProgress() as progress:
         part.top(
-            machine(),
+            machine(samples=True),
             interval_ns=round(interval_us * 1000),
             cpu=cpu,
             updates=updates,
@@ -401,7 +402,7 @@ def check(monitor: Path, stops: int) -> None:
     with ConsoleProgress() as progress:
         progress.step("stopping the VM at random moments")
         findings = witness.check(
-            machine(),
+            machine(stops=True),
             monitor,
             stops,
             advance=progress.advance,

@@ -13,8 +13,6 @@ import fcntl
 import gc
 import os
 import random
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -26,8 +24,8 @@ import pytest
 
 from libtrapless import Backend, Batch
 from libtrapless.aio import Files
+from tests.packages.conftest import run_python
 
-BINDING = Path(__file__).resolve().parents[3] / "lib/bindings/python"
 LARGE = bytes(range(256)) * 1200  # more than one request reads
 
 
@@ -468,14 +466,7 @@ async def main():
 asyncio.run(main())
 print("end")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": str(BINDING)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python("-c", program)
     assert (done.returncode, done.stdout) == (0, "quick\nend\n"), done.stderr
 
 

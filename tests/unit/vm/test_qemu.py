@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import shutil
 import signal
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from trapless.base.architecture import ARCHITECTURES, ARM64
+from trapless.base.architecture import ARM64
 from trapless.base.console import TraplessError
 from trapless.vm import qemu
 
@@ -115,10 +114,6 @@ def test_a_network_card_leads_to_one_port_of_the_guest_only():
     assert {"restrict=on", "hostfwd=tcp:127.0.0.1:4001-10.0.2.15:80"} <= set(network)
     assert f"{qemu.NETWORK_CARD},netdev=net" in argv
     assert "-nic" not in argv
-
-
-def test_a_processor_is_the_same_in_another_process():
-    assert all(pickle.loads(pickle.dumps(row)) is row for row in ARCHITECTURES.values())
 
 
 def test_a_link_leads_to_one_other_guest_only():
