@@ -252,9 +252,10 @@ def _time_headline(report: Report) -> str:
     low, high = found.supervisor_saves
     wins = f" A batch would win from {n} calls on." if n else ""
     return (
-        f"In time, by an estimate: a trap takes {found.trap.ns:.0f} ns. Of each call a batch of "
-        f"{AT} would take away {one.saved[AT].ns:.0f} ns: {saved[most]:.0%} of {most}, "
-        f"{saved[least]:.0%} of {least}; supervisor mode {low:.0f} to {high:.0f} ns.{wins} "
+        f"By an estimate of time, a trap takes {found.trap.ns:.0f} ns, and a batch of {AT} would "
+        f"save {one.saved[AT].ns:.0f} ns of each call: {saved[most]:.0%} of {most}, "
+        f"{saved[least]:.0%} of {least}. Supervisor mode would save {low:.0f} to {high:.0f} ns."
+        f"{wins} "
     )
 
 
@@ -307,7 +308,7 @@ def headline(report: Report) -> str:
             (least, little), (most, much) = min(shares), max(shares)
             between = " to ".join(sorted({f"{min(saved):,.0f}", f"{max(saved):,.0f}"}))
             ends = [f"{most:.0%} of {much}", f"{least:.0%} of {little}"][: len(both)]
-            words.append(f"{name} takes away {between} {unit}: {', '.join(ends)}")
+            words.append(f"{name} saves {between} {unit} of each call: {', '.join(ends)}.")
     if not words:
         return ""
     metrics = metrics_of(report, CALLS)
@@ -318,8 +319,9 @@ def headline(report: Report) -> str:
     ]
     wins = f" A batch wins {', '.join(even)}." if even else ""
     time = _time_headline(report)
-    begin = f"{time}Counted, of each call" if time else "Of each call,"
-    return f"{begin} {'; '.join(words)}.{wins}"
+    if time:
+        words[0] = f"Counted, {words[0]}"
+    return time + " ".join(one[0].upper() + one[1:] for one in words) + wins
 
 
 def gain_figure(report: Report) -> Figure | None:

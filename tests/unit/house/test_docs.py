@@ -61,6 +61,12 @@ def test_links_lead_somewhere(path):
             assert anchor in anchors(place.read_text()), f"{named(path)} links to {target}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_a_link_that_shows_a_files_name_leads_to_that_file(path):
+    links = re.findall(r"\[`?([\w./-]+\.(?:c|h|py|json))`?\]\(([^)#\s]+)", path.read_text())
+    assert [pair for pair in links if Path(pair[0]).name != Path(pair[1]).name] == []
+
+
 def shell_lines(text):
     """Command lines that a document tells people to type, without prompts and comments."""
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S):

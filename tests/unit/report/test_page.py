@@ -26,8 +26,8 @@ def test_the_first_screen_is_made_of_saved_results(chosen):
         ("walk of a tree", "52.8", "12.3", "–", "–", "–", "million instructions, counted"),
     )
     assert summary.headline(read) == (
-        "Of each call, a batch of 32 takes away 196 instructions: 56% of getppid; supervisor "
-        "mode takes away 195 instructions: 63% of getppid."
+        "A batch of 32 saves 196 instructions of each call: 56% of getppid. Supervisor mode saves "
+        "195 instructions of each call: 63% of getppid."
     )
     drawn = {series.name: series.y[0] for series in summary.gain_figure(read).series}
     assert drawn == pytest.approx({"batch": 43.5, "io_uring": 88.2, "supervisor": 37.1}, abs=0.1)
