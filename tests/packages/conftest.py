@@ -48,6 +48,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name in OF_PACKAGES_TEST and not wanted else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Packages are built and installed: each of these takes up to LIMIT_S."""
+    for item in items:
+        if item.path.name in OF_PACKAGES_TEST:
+            item.add_marker(pytest.mark.timeout(3 * LIMIT_S))
+
+
 def pytest_collect_file(file_path: Path) -> None:
     """Tests of the library for Python import it."""
     if file_path.name.startswith("test_python_"):
