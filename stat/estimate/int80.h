@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * getpid by the trap of 32-bit programs, `int $0x80`, and whether the kernel answers it. Experiments
- * that cross by this trap ask here, too.
+ * getpid by the trap of 32-bit programs, `int $0x80`, and whether the kernel answers it.
+ * Experiments that cross by this trap ask here, too.
  */
 #ifndef ESTIMATE_INT80_H
 #define ESTIMATE_INT80_H

@@ -99,13 +99,8 @@ def evaluate(
     sudo bin/trapless evaluate --here --quick
     bin/trapless report results/MACHINE --pack FILE.tar.xz
     """
-    from trapless.experiments import experiment
-
     if list_only:
-        for name in experiment.names():
-            spec = experiment.get_here(name) if here else experiment.get(name)
-            if spec is not None:
-                click.echo(_listed(name, spec.question))
+        _list(here)
         return
     of_vms = {"kernel": kernel, "arch": arch_name, "scheduler": scheduler, "jobs": jobs}
     of_here = {"module": module, "no-supervisor": no_supervisor, "yes": yes, "least": least}
@@ -234,10 +229,15 @@ def _show(content: Report, directory: Path) -> None:
     click.echo(f"\nThe report: {page}{directory / 'report.txt'}")
 
 
-def _listed(name: str, question: str) -> str:
+def _list(here: bool) -> None:
+    from trapless.experiments import experiment
+
     indent = " " * LIST_INDENT
-    text = textwrap.fill(question, LIST_WIDTH, initial_indent=indent, subsequent_indent=indent)
-    return f"{name:<{LIST_INDENT}}{text.lstrip()}"
+    for name in experiment.names():
+        spec = experiment.get_here(name) if here else experiment.get(name)
+        if spec is not None:
+            begin = f"{name:<{LIST_INDENT}}"
+            click.echo(textwrap.fill(begin + spec.question, LIST_WIDTH, subsequent_indent=indent))
 
 
 def _refuse(given: Mapping[str, object], here: bool) -> None:
