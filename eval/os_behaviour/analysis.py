@@ -286,7 +286,11 @@ def claim_routines(load: ObservedLoad, machine: str) -> Claim:
     handlers = by_name.get(TOP_HALVES, Routine(TOP_HALVES, 0.0, 0, None))
     means = [one.mean_us for one in routines if one.mean_us is not None and one.share >= SMALL]
     longest = max(means, default=0.0) / load.interrupt_interval_us
-    values = {"top halves": handlers.share, "scheduler": scheduler.share, "longest mean": longest}
+    values = {
+        "percent by top halves": handlers.share,
+        "percent by the scheduler": scheduler.share,
+        "longest mean, in intervals of interrupts,": longest,
+    }
     times = ", ".join(
         f"{one.name} {one.mean_us:.1f} µs" for one in routines[:3] if one.mean_us is not None
     )
@@ -342,7 +346,11 @@ def claim_queue(load: ObservedLoad) -> Claim:
     course = load.row["course"]
     tasks, queue = course["tasks"], course["queue"]
     longest = max(course["queue_max"])
-    values = {"more processes": growth(tasks), "longer queue": growth(queue), "longest": longest}
+    values = {
+        "growth of processes": growth(tasks),
+        "growth of the queue": growth(queue),
+        "longest queue": longest,
+    }
     text = (
         f"from the first to the last third of {load.seconds:.0f} s: {_grown(tasks)} processes, at "
         f"most {max(tasks):.0f}; a run queue of {_grown(queue)}, at most {longest}"
