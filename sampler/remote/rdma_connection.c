@@ -21,6 +21,7 @@
 
 #define IN_FLIGHT 16		/* reads of those that are posted; the device may lower it */
 #define STEP_MS 20000		/* for each step of opening but the last */
+#define ADDRESS_MS 1000		/* for one try to resolve an address */
 #define TABLE_MS 60000		/* for the target to register its memory */
 #define SPINS 1024u		/* looks for an answer before one at the clock and at events */
 
@@ -76,7 +77,8 @@ static int expect(struct rdma *rdma, enum rdma_cm_event_type wanted, struct tlr_
 	if (event->event == RDMA_CM_EVENT_REJECTED)
 		status = rdma_lose(rdma, refusal_text(event));
 	else if (event->event != wanted)
-		status = rdma_lose(rdma, event->event == RDMA_CM_EVENT_UNREACHABLE ?
+		status = rdma_lose(rdma, event->event == RDMA_CM_EVENT_UNREACHABLE ||
+					    event->status == -ETIMEDOUT ?
 					    SILENT :
 					    rdma->call->rdma_event_str(event->event));
 	else if (hello && (!event->param.conn.private_data ||
@@ -134,6 +136,25 @@ int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t limit_m
 				  rdma->call->ibv_wc_status_str(completion->status));
 }
 
+/*
+ * Resolves the address. The kernel asks by ARP or NDP, then waits for the reply: rdma_resolve_ip().
+ * A reply that comes before it waits does not wake it, and it looks again only when its time is
+ * over. So its time is short, and it is asked again.
+ */
+static int resolve_address(struct rdma *rdma, struct sockaddr *address)
+{
+	uint64_t end = clock_read(CLOCK_MONOTONIC) + STEP_MS * 1000000ull;
+	int status;
+
+	do {
+		*rdma->reason = 0;
+		if (rdma->call->rdma_resolve_addr(rdma->id, NULL, address, ADDRESS_MS))
+			return rdma_lose(rdma, "this machine has no RDMA device on the way to it");
+		status = expect(rdma, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+	} while (status && !strcmp(rdma->reason, SILENT) && clock_read(CLOCK_MONOTONIC) < end);
+	return status;
+}
+
 static int resolve(struct rdma *rdma, const char *host, const char *port)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found;
@@ -146,10 +167,8 @@ static int resolve(struct rdma *rdma, const char *host, const char *port)
 		status = rdma_lose(rdma, "here is no RDMA device, or rdma_ucm is not loaded");
 	else if (rdma->call->rdma_create_id(rdma->channel, &rdma->id, NULL, RDMA_PS_TCP))
 		status = rdma_lose(rdma, strerror(errno));
-	else if (rdma->call->rdma_resolve_addr(rdma->id, NULL, found->ai_addr, STEP_MS))
-		status = rdma_lose(rdma, "this machine has no RDMA device on the way to it");
 	else
-		status = expect(rdma, RDMA_CM_EVENT_ADDR_RESOLVED, NULL);
+		status = resolve_address(rdma, found->ai_addr);
 	freeaddrinfo(found);
 	if (!status && rdma->call->rdma_resolve_route(rdma->id, STEP_MS))
 		status = rdma_lose(rdma, strerror(errno));
