@@ -23,6 +23,7 @@ for size in ("COLUMNS", "LINES"):
 
 DEFAULT_KERNELS = kernels.SUPPORTED[0].name
 DEFAULT_RESETS = 3
+DEFAULT_FLOOD_S = 60
 DEFAULT_PROGRAMS = 10_000
 SLOW = (
     "test_evaluate.py", "test_predicted_savings.py", "test_lab_here.py", "test_lab.py",
@@ -62,6 +63,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=DEFAULT_RESETS,
         metavar="N",
         help=f"how often a guest is reset that peek follows (default: {DEFAULT_RESETS})",
+    )
+    parser.addoption(
+        "--flood-seconds",
+        type=int,
+        default=DEFAULT_FLOOD_S,
+        metavar="N",
+        help=f"how long trapless_rdma.ko is flooded by hostile peers (default: {DEFAULT_FLOOD_S})",
     )
     parser.addoption(
         "--programs",

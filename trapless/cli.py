@@ -27,6 +27,7 @@ from trapless.base.streams import ReaderLeftError, standard_streams
 from trapless.estimate.commands import estimate
 from trapless.experiments.commands import evaluate, report
 from trapless.image.commands import image
+from trapless.peek.check.commands import check
 from trapless.peek.commands import peek
 from trapless.peek.diagnosis import commands as diagnosis
 from trapless.peek.serve.serve_command import serve
@@ -350,6 +351,7 @@ cli.add_command(evaluate)
 cli.add_command(image)
 cli.add_command(peek)
 peek.add_command(serve)
+peek.add_command(check)
 for command in (
     diagnosis.why,
     diagnosis.ps,

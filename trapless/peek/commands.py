@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trapless.peek.sampling.code_names import Names
 
 CHOICE, IMAGE = f"{__name__}.choice", f"{__name__}.image"  # of click's context, for machine()
-CANNOT_STOP = {"--gdb", "--local", "--ssh", "--rdma"}
+CANNOT_STOP = {"--gdb", "--local", "--ssh"}
 PATH = click.Path(path_type=Path)
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
@@ -362,54 +362,6 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
             as_json=as_json,
             progress=progress,
         )
-
-
-@peek.command()
-@target_options
-@click.option(
-    "--monitor",
-    type=PATH,
-    metavar="SOCKET",
-    required=True,
-    help="The VM's monitor: of `trapless lab --monitor`, or QEMU's -qmp "
-    "unix:SOCKET,server=on,wait=off.",
-)
-@click.option(
-    "--stops",
-    type=click.IntRange(1, 1_000_000),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="How often the VM is stopped.",
-)
-def check(monitor: Path, stops: int) -> None:
-    """Check what is read from memory against the CPUs' registers.
-
-    Stops the VM at random moments, for milliseconds, and compares what the other commands would
-    say with the emulator's registers and the stack unwound from them: user mode, handlers, idle,
-    interrupts, the current task. The exit status is 0 if no share is wrong by more than a point
-    outside of entry and exit code, 1 if one is, and 3 if there are too few samples to say so with
-    a confidence of 95%.
-
-    \b
-    trapless lab --shared-memory /dev/shm/ram --monitor /tmp/monitor -- sleep 60 &
-    trapless peek check --monitor /tmp/monitor
-    """
-    need("drgn", "stacks are unwound by it")
-    from trapless.peek.check import witness
-    from trapless.report import text_report
-
-    with ConsoleProgress() as progress:
-        progress.step("stopping the VM at random moments")
-        findings = witness.check(
-            machine(stops=True),
-            monitor,
-            stops,
-            advance=progress.advance,
-        )
-    text_report.show_tables(witness.tables(findings))
-    click.echo(findings.verdict_text())
-    sys.exit(findings.verdict())
 
 
 @peek.command()

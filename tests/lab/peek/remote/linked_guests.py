@@ -22,12 +22,13 @@ KEY = bytes(range(32)).hex()
 MODULE = "/root/trapless_rdma.ko"
 PARAMETERS = f"address={TARGET} allow={OBSERVER} allow_virtual_dma=1"
 LOAD = f"insmod {MODULE} {PARAMETERS} && echo {KEY} >/sys/module/trapless_rdma/parameters/key"
+ADD = "rdma link add rxe0 type rxe netdev eth0"
 NEEDED = ("/usr/bin/rdma", "/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/include/rdma/rdma_cma.h")
 
 CARD = """\
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ip link set lo up; ip link set eth0 mtu 4400 up; ip addr add {address}/24 dev eth0
-rdma link add rxe0 type rxe netdev eth0 && echo ready
+{add} && echo ready
 """
 
 
@@ -51,9 +52,20 @@ def linked_guest(
     options = {"kernel": kernel, "host_root": True, "link": ends, "memory": "1G"}
     options["modules"] = (("rdma_rxe", ""),)
     with guest(folder, *files, **options) as running:
-        said = running.say(CARD.format(address=address))
-        assert "ready" in said, said
+        join(running, address)
         yield running
+
+
+def join(guest: Guest, address: str) -> None:
+    """Give it its address and its device for RDMA."""
+    said = guest.say(CARD.format(address=address, add=ADD))
+    assert "ready" in said, said
+
+
+def serve(guest: Guest) -> None:
+    """Load the module, whose device is there."""
+    said = guest.say(f"{LOAD} && echo loaded")
+    assert "loaded" in said, said
 
 
 @contextmanager
@@ -63,8 +75,7 @@ def target(folder: Path, kernel: str) -> Iterator[Guest]:
     found = kernels.resolve(kernel, Silent())
     module = kbuild.module_for(found, Silent(), name=kbuild.RDMA_MODULE)
     with linked_guest(folder / "target", kernel, TARGET, ends, (module, MODULE)) as running:
-        said = running.say(f"{LOAD} && echo loaded")
-        assert "loaded" in said, said
+        serve(running)
         yield running
 
 

@@ -32,9 +32,11 @@ Host guest
     UserKnownHostsFile {folder}/known
     LogLevel ERROR
 """
-SERVER = """\
+NETWORK = """\
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ip link set lo up; ip link set eth0 up; ip addr add {address}/24 dev eth0
+"""
+SERVER = """\
 umask 077; mkdir -p /root/.ssh; echo '{key}' >/root/.ssh/authorized_keys
 chmod 700 /root
 dropbearkey -t ed25519 -f /root/host-key >/dev/null 2>&1
@@ -68,7 +70,7 @@ def guest_with_server(folder: Path, kernel: str) -> Iterator[tuple[Guest, Path]]
     options = {"kernel": kernel, "host_root": True, "forward": (port, PORT), "memory": "1G"}
     with guest(folder, **options) as running:
         key = (folder / "key.pub").read_text().strip()
-        running.say(SERVER.format(address=GUEST_ADDRESS, key=key, port=PORT))
+        running.say(NETWORK.format(address=GUEST_ADDRESS) + SERVER.format(key=key, port=PORT))
         assert wait_until(lambda: b"SSH" in _greeting(port), 60), running.say(
             "cat /root/dropbear.log"
         )
