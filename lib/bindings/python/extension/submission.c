@@ -222,6 +222,7 @@ PyObject *tlpy_engine_call(PyObject *self, PyObject *const *args, Py_ssize_t giv
 	struct arguments arguments = { 0 };
 	struct entry *entry = NULL;
 	uint32_t id = engine->free;
+	unsigned int after_first;
 	int error = -1;
 	long kind;
 
@@ -241,10 +242,11 @@ PyObject *tlpy_engine_call(PyObject *self, PyObject *const *args, Py_ssize_t giv
 				tl_files_call(engine->files, &arguments.call, arguments.strings,
 					      arguments.rooms, id, &entry->op));
 	}
+	after_first = arguments.strings & (arguments.strings - 1);
 	if (entry && !error) {
 		entry->descriptor = arguments.descriptor;
-		if (arguments.owners[0] && arguments.owners[1])
-			entry->paths[1] = Py_NewRef(args[5]);
+		if (after_first)
+			entry->paths[1] = Py_NewRef(args[4 + __builtin_ctz(after_first)]);
 	} else {
 		free_arguments(&arguments);
 	}
