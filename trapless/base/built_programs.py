@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,8 +39,7 @@ def find(path: str, arch: Architecture = AMD64) -> Path:
 
 def build(progress: Progress) -> None:
     """Bring all of them up to date; an installation has them built already."""
-    tools.require_tools(TOOLS, "building the workloads")
-    _make(["workloads"], build_dir(), progress)
+    _make(["workloads"], TOOLS, build_dir(), progress)
 
 
 def cross_build(
@@ -51,16 +50,16 @@ def cross_build(
     into = build_dir() / arch.name
     compiler, archiver = arch.tool("gcc"), arch.tool("ar")
     needed = {"make": "make", compiler: f"gcc-{arch.triplet}", archiver: f"gcc-{arch.triplet}"}
-    tools.require_tools(needed, f"building programs for {arch.name}")
     found = f"-L{libraries}/usr/lib/{arch.triplet}"
     words = [f"CC={compiler} {found}", f"AR={archiver}", f"BUILD={into}"]
-    _make([*words, *(f"{into}/{path}" for path in paths)], into, progress)
+    _make([*words, *(f"{into}/{path}" for path in paths)], needed, into, progress)
 
 
-def _make(words: Sequence[str], into: Path, progress: Progress) -> None:
+def _make(words: Sequence[str], needed: Mapping[str, str], into: Path, progress: Progress) -> None:
     root = repo_root()
     if not (root / "Makefile").exists():
         return
+    tools.require_tools(needed, "building the workloads")
     command = ["make", "-C", str(root), "-s", f"-j{BUILD_JOBS}", *words]
     with ExitStack() as stack:
         if not into.is_relative_to(root):

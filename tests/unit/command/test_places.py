@@ -100,3 +100,12 @@ def test_a_cache_that_cannot_be_is_named_with_the_remedy(place):
     done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=600)
     assert done.returncode == 1 and done.stderr.startswith(f"trapless: {place}")
     assert "; name another cache with TRAPLESS_CACHE=DIR" in done.stderr
+
+
+def test_an_installation_builds_nothing_and_needs_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(built_programs, "repo_root", lambda: tmp_path)
+    monkeypatch.setattr("trapless.base.tools.tool_path", lambda: str(tmp_path))
+    built_programs.build(Silent())
+    (tmp_path / "Makefile").touch()
+    with pytest.raises(TraplessError, match="building the workloads needs make"):
+        built_programs.build(Silent())
