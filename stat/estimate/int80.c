@@ -2,6 +2,7 @@
 /* The trap of 32-bit programs, by which getpid is called: see int80.h. */
 #include "int80.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 
@@ -11,10 +12,14 @@ static sigjmp_buf no_int;
 
 static inline __attribute__((always_inline)) long trap(long nr)
 {
-	long result;
+	long result = -ENOSYS;
 
+#ifdef __x86_64__
 	__asm__ volatile("int $0x80" : "=a"(result) : "0"(nr)
 			 : "r8", "r9", "r10", "r11", "memory");
+#else
+	(void)nr; /* other processors have no such trap */
+#endif
 	return result;
 }
 

@@ -14,10 +14,11 @@ import pytest
 
 from tests.lab.command import LIMIT_S
 from tests.lab.vm.test_arm64_bindings import rust_tests
+from trapless.base import built_programs
 from trapless.base.architecture import ARM64
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
-from trapless.stock import kernels
+from trapless.stock import kernels, real_programs
 from trapless.vm import lab
 
 ROOT = repo_root()
@@ -93,6 +94,22 @@ def test_the_module_keeps_its_promises(names: tuple[str, ...]):
         assert (row["end"], row["in_use"]) == ("exit", 0), name
         assert row["code"] in (0, 77), f"{name}: {row['output']}"
         assert not lab.splats(row["kernel"]), name
+
+
+def test_an_experiment_is_built_for_it_and_counts():
+    libraries = real_programs.foreign_libraries(ARM64, Silent())
+    path = "eval/batch_size/batch-size"
+    built_programs.cross_build(ARM64, [path], libraries, Silent())
+    of_calls = ["--calls", "getppid", "--mechanisms", "plain,batch", "--sizes", "3,32"]
+    argv = [str(BUILT / path), "--kind", "counted", "--repeats", "2", *of_calls]
+    rows = [json.loads(line) for line in lab.run(config(icount=True), argv).stdout.splitlines()]
+    least: dict[tuple[str, int], float] = {}
+    for row in rows:
+        if row.get("kind") == "counted":
+            key, cost = (row["mechanism"], row["n"]), row["value"] / row["ops"]
+            least[key] = min(cost, least.get(key, cost))
+    assert least["batch", 3] < least["plain", 3]
+    assert least["batch", 32] < 0.45 * least["plain", 32]
 
 
 @pytest.mark.nightly
