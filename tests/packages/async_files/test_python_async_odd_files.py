@@ -58,6 +58,27 @@ def test_a_file_that_another_loop_closes_gets_what_was_being_written(tmp_path: P
     assert (tmp_path / "other").read_bytes() == b""
 
 
+def test_an_end_closes_files_although_another_call_blocks(tmp_path: Path):
+    """The read has not begun when the files end, and so nothing needs its descriptor any more."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "target").write_bytes(b"data")
+
+    async def work():
+        files = Files(workers=1)
+        file = await files.open(tmp_path / "target")
+        busy = asyncio.create_task(files.read_file(tmp_path / "fifo"))
+        writer = await writer_of(tmp_path / "fifo")
+        read = asyncio.create_task(file.pread(4, 0))
+        await asyncio.sleep(0)
+        files.close()
+        await asyncio.wait([busy, read])
+        await file.close()
+        assert (tmp_path / "target") not in opened_paths()
+        os.close(writer)
+
+    asyncio.run(asyncio.wait_for(work(), LIMIT_S))
+
+
 @pytest.mark.parametrize("ends", ["call", "files"])
 def test_a_file_stays_open_for_a_request_whose_task_was_cancelled(tmp_path: Path, ends: str):
     """Until its call ends, or the files end. The request waits in the kernel for a lock."""

@@ -217,8 +217,8 @@ static void give_up(const struct entry *entry)
 }
 
 /*
- * Memory of calls that block for ever stays until the process ends: so do its owners. It keeps the
- * exception that is set: an engine may end by it.
+ * What calls that block for ever use stays until the process ends: memory, its owners, descriptors.
+ * It keeps the exception that is set: an engine may end by it.
  */
 static void end(struct engine *engine)
 {
@@ -234,6 +234,7 @@ static void end(struct engine *engine)
 	engine->n = engine->free = 0;
 	if (files) {
 		Py_BEGIN_ALLOW_THREADS
+		tlpy_take_rest(files, entries, n);
 		busy = tl_files_destroy(files);
 		Py_END_ALLOW_THREADS
 	}
@@ -241,7 +242,7 @@ static void end(struct engine *engine)
 		if (!entries[id].future)
 			continue;
 		give_up(&entries[id]);
-		if (busy) {
+		if (busy && entries[id].op) {
 			entries[id].source = NULL;
 			entries[id].descriptor = NULL;
 		}

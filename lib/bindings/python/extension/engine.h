@@ -61,6 +61,11 @@ struct entry *tlpy_engine_place(struct engine *engine, enum value_kind kind);
 /* Fills the place. Returns 0, or -1 with the exception of `error`. */
 int tlpy_engine_enter(struct engine *engine, struct entry *entry, PyObject *future, PyObject *path,
 		      int error);
+/*
+ * Cancels all operations and takes those that end, for an engine that ends. An entry whose call
+ * blocks keeps its `op`. The caller has given the interpreter's lock up.
+ */
+void tlpy_take_rest(struct tl_files *files, struct entry *entries, uint32_t n);
 void tlpy_free_source(Py_buffer *source);
 void tlpy_many_use(struct many *many);
 /*

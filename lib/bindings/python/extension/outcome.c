@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 /*
  * What an operation on files returns to Python: a value of the language or an error, and how a
- * future of asyncio gets it. engine.c owns the operations.
+ * future of asyncio gets it; and the outcomes that nobody awaits at an engine's end. engine.c owns
+ * the operations.
  */
-#include "extension.h"
+#include "engine.h"
 
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
+
+#define GRACE_MS 100		/* without a completion: what is still under way blocks */
 
 /* [(name, type), ...] without "." and "..", in the order of the folder. */
 static PyObject *names_of(const char *data, int64_t bytes)
@@ -102,4 +106,26 @@ int tlpy_outcome_raise(PyObject *future)
 	Py_XDECREF(error);
 	Py_XDECREF(traceback);
 	return told;
+}
+
+void tlpy_take_rest(struct tl_files *files, struct entry *entries, uint32_t n)
+{
+	struct pollfd ready = { .fd = tl_files_fd(files), .events = POLLIN };
+	struct tl_files_result result;
+
+	if (ready.fd < 0) /* this is the child of a fork, in which nothing is under way */
+		return;
+	for (uint32_t id = 0; id < n; id++)
+		if (entries[id].future)
+			tl_files_cancel(files, entries[id].op);
+	do {
+		while (tl_files_next(files, &result) == 1) {
+			struct entry *entry = &entries[result.user_data];
+
+			if (entry->kind == KIND_DESCRIPTOR && result.result >= 0)
+				close((int)result.result);
+			tl_files_release(files, result.op);
+			entry->op = NULL;
+		}
+	} while (tl_files_pending(files) && poll(&ready, 1, GRACE_MS) == 1);
 }
