@@ -80,6 +80,8 @@ async function permissionsOf(path) {
   throw systemError(value, 'stat', path);
 }
 
+const isNoBoolean = (value) => value !== undefined && value !== null && typeof value !== 'boolean';
+
 async function put(path, data, options, defaultFlag) {
   const name = pathOf(path);
   const known = ['encoding', 'mode', 'flag', 'flush', 'signal', 'replace'];
@@ -88,7 +90,8 @@ async function put(path, data, options, defaultFlag) {
   const openFlags = flagNumber(flag ?? defaultFlag);
   const permissions = modeNumber(mode ?? 0o666);
   const bytes = encoding && !Buffer.isEncoding(encoding) ? undefined : bytesOf(data, encoding);
-  const odd = name === undefined || openFlags === undefined || permissions === undefined || !bytes;
+  const odd = name === undefined || openFlags === undefined || permissions === undefined || !bytes || isNoBoolean(flush);
+  if (isNoBoolean(replace)) throw invalidValue("the option 'replace' is true or false");
   // Node would ignore `replace` and overwrite the old file.
   if (replace && odd) {
     throw invalidValue("the option 'replace' needs a path that is a string or a URL, data that are a string or bytes, and valid options");
@@ -225,6 +228,12 @@ export async function open(path, flags = 'r', mode = 0o666) {
 
 const AT_ONCE = 64;
 
+// The letters of a text would be taken as paths.
+function listOf(paths) {
+  if (typeof paths === 'string') throw invalidValue(`a list of paths is needed, and not one path: '${paths}'`);
+  return paths;
+}
+
 // Calls f(path) for all paths, AT_ONCE at a time, and yields [path, value] in order of completion. An
 // error is the value where `errors` is true; else it ends the walk.
 async function* inOrderOfCompletion(paths, f, errors) {
@@ -251,7 +260,7 @@ async function oneOf(running, errors) {
 // content and does not end the loop.
 export function readFiles(paths, options = {}) {
   const { errors, ...rest } = options;
-  return inOrderOfCompletion(paths, (path) => readFile(path, rest), errors);
+  return inOrderOfCompletion(listOf(paths), (path) => readFile(path, rest), errors);
 }
 
 const AT_ONE_GO = 256;
@@ -269,7 +278,7 @@ async function lstatsOf(paths) {
 // The Stats of all paths, in their order, 256 by one request. An error takes the place of Stats that
 // cannot be had, so that one absent file costs no other one's.
 export async function lstats(paths) {
-  const all = Array.from(paths);
+  const all = Array.from(listOf(paths));
   if (all.some((path) => typeof path !== 'string' || path.includes('\0'))) {
     return Promise.all(all.map((path) => lstat(path).catch((error) => error)));
   }

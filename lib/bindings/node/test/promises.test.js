@@ -301,6 +301,9 @@ test('many files by one call', async () => {
       await outcome(async () => fs.lstatSync(names[i])));
   }
   assert.deepEqual(await files.lstats([]), []);
+  await assert.rejects(files.lstats(at('small')), { code: 'ERR_INVALID_ARG_VALUE' });
+  assert.throws(() => files.readFiles(at('small')), { code: 'ERR_INVALID_ARG_VALUE' });
+  await assert.rejects(files.writeFile(at('odd'), 'x', { replace: 1 }), { code: 'ERR_INVALID_ARG_VALUE' });
   const below = [];
   for await (const [name, entry] of files.walk(at('sub'))) below.push([path.relative(folder, name), entry.isDirectory()]);
   assert.deepEqual(below.sort(), [['sub/below', true], ['sub/below/file', false]]);
