@@ -3,7 +3,7 @@
 
 The model is that of the mode-switch paper. A call by trap costs its instructions and a transition,
 which is the same for all calls; a call in supervisor mode costs its instructions alone. Every
-result is an estimate over a range of clocks per instruction. What the published calls took is in
+result is modelled, over a range of clocks per instruction. What the published calls took is in
 the processors' files (processors.py); clocks.py adds up work whose cache misses are counted, too.
 """
 
