@@ -294,16 +294,16 @@ def claims_of(raw: Raw) -> Iterator[Claim]:
         )
         timed = f"{fit.percent(clock[call])} of the emulator's time, " if call in clock else ""
         ours = (
-            f"busybox: {one.supervisor / one.trap:.1%} of the instructions, {timed}"
+            f"busybox: {one.supervisor / one.trap:.1%} of the instructions (unzeroed), {timed}"
             f"{min(ratios.values()):.0%} to {max(ratios.values()):.0%} of the clocks modelled for "
-            f"the Pentium 4; coreutils: {other.supervisor / other.trap:.1%} of the instructions"
+            f"the Pentium 4; coreutils: {other.supervisor / other.trap:.1%} of the instructions "
+            "(unzeroed)"
         )
         note = (
             f"busybox is linked statically, as the paper's ls, and makes {one.calls:,.0f} calls "
-            f"that save a trap, in {one.supervisor:,.0f} instructions from exec to exit: starting "
-            "a program is most of it. By the model, an estimate, the claim would hold up to "
-            f"{bound:.2f} clocks an instruction. The paper does not say what it timed of the "
-            "command."
+            f"that save a trap, in {one.supervisor:,.0f} instructions (unzeroed) from exec to "
+            "exit: starting a program is most of it. By the model the claim would hold up to "
+            f"{bound:.2f} clocks an instruction. The paper does not say what it timed."
         )
         span = (min(ratios.values()), max(ratios.values()))
         yield claims.judge(f"dms-{work}", ours, {"ratio": span}, note)

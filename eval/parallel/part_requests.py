@@ -8,6 +8,7 @@ themselves are made by the C program beside it; part_slow_read.py shares its mea
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -223,7 +224,7 @@ def claims_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> list[Claim]
             "psc-break-even",
             f"{by_clock or 'never'} (by the clock, until all results are in)",
             {"K": by_clock},
-            note,
+            f"{quicker(ratios)}{note}",
             tuple(ratios.values()),
         ),
         clock.judge(
@@ -286,6 +287,24 @@ def reasons(raw: Raw, ratios: Mapping[int, fit.Summary]) -> str:
     return " ".join(note for note in notes if note)
 
 
+def quicker(ratios: Mapping[int, fit.Summary], least: int = 1) -> str:
+    """At which numbers a notify, of at least `least`, parallel calls take less time, and at which
+    more."""
+    sides = {False: "less", True: "more"}
+    runs = itertools.groupby(
+        ((n, one.median) for n, one in sorted(ratios.items()) if n >= least),
+        key=lambda pair: pair[1] >= 1,
+    )
+    parts = []
+    for loses, run in runs:
+        pairs = list(run)
+        times, ns = ([pair[i] for pair in pairs] for i in (1, 0))
+        place = f"{ns[0]} to {ns[-1]}" if len(ns) > 1 else f"{ns[0]}"
+        span = " to ".join(sorted({f"{min(times):.2f}", f"{max(times):.2f}"}))
+        parts.append(f"{sides[loses]} at {place} ({span})")
+    return f"Time beside plain calls, by requests a notify: {', '.join(parts)}. "
+
+
 def claim_break_even(raw: Raw, ratios: Mapping[int, fit.Summary]) -> Claim:
     free = select(raw.rows, "counted", "submit", "value")
     by_clock, by_count = break_even(ratios), requester_break_even(free)
@@ -294,7 +313,12 @@ def claim_break_even(raw: Raw, ratios: Mapping[int, fit.Summary]) -> Claim:
         "(counted, the requester's own instructions)"
     )
     return claims.judge(
-        "psc-break-even", ours, {"K": by_clock}, why=reasons(raw, ratios), biased=is_emulated(raw)
+        "psc-break-even",
+        ours,
+        {"K": by_clock},
+        f"{quicker(ratios)}A break-even is the number from which all larger ones win.",
+        why=reasons(raw, ratios),
+        biased=is_emulated(raw),
     )
 
 
@@ -311,7 +335,12 @@ def claim_best(raw: Raw, ratios: Mapping[int, fit.Summary]) -> Claim:
         f"{requester_saving(free):.0%} fewer instructions (counted)"
     )
     return claims.judge(
-        "psc-best", ours, {"saved": change}, why=reasons(raw, ratios), biased=is_emulated(raw)
+        "psc-best",
+        ours,
+        {"saved": change},
+        f"The best of all. {quicker(ratios, BEST_FROM)}".rstrip(),
+        why=reasons(raw, ratios),
+        biased=is_emulated(raw),
     )
 
 

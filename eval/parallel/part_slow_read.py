@@ -108,7 +108,8 @@ def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
     judged = claims.judge("psc-nonblocking", "", values, why=why)
     ours = (
         f"{'yes' if judged.holds else 'no'}: longest standstill, in the quietest of "
-        f"{len(ways['psc'])} repeats, {psc['gap']:.0%} of a read's {latency_ms:.0f} ms (plain "
+        f"{len(ways['psc'])} repeats (other work of the host can only make one longer), "
+        f"{psc['gap']:.0%} of a read's {latency_ms:.0f} ms (plain "
         f"reads: {plain['gap']:.0%}), other work at {psc['work']:.0%} of full speed (plain reads: "
         f"{plain['work']:.0%})"
     )

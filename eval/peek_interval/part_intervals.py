@@ -36,7 +36,8 @@ PUBLISHED = (4, 2048)
 NOTE = (
     "The paper's observer asked for each read over a bus of 400 Mb/s. This one maps the memory of "
     "a virtual machine, so a read is a load instruction, and reading the clock takes longer than a "
-    "short read. In the longest intervals the host ran something else on the observer's processor."
+    "short read: a load is compared with a transfer over a bus, so this claim cannot fail here. In "
+    "the longest intervals the host ran something else on the observer's processor."
 )
 
 

@@ -8,7 +8,7 @@ fills it from files; the page, the text and README's part use nothing else.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,16 @@ class Unfinished:
         return self.command or f"trapless evaluate {self.name}"
 
 
+WORDS = {True: "found to hold", False: "found not to hold", None: "left open"}
+"""Each verdict in words."""
+
+
+def _counted(held: Sequence[bool | None]) -> str:
+    """How many claims have each verdict."""
+    counts = {words: held.count(verdict) for verdict, words in WORDS.items()}
+    return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+
+
 @dataclass(frozen=True)
 class Report:
     """The whole report."""
@@ -125,16 +135,20 @@ class Report:
         held = [claim.holds for claim in self.claims]
         if not held:
             return "No claim of a paper is decided by these experiments."
-        counts = {
-            "found to hold": held.count(True),
-            "found not to hold": held.count(False),
-            "left open": held.count(None),
-        }
         if len(held) == 1:
-            (verdict,) = (words for words, count in counts.items() if count)
-            return f"One published claim is tested here: it is {verdict}.{self._by_estimate()}"
-        listed = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        return f"{len(held)} published claims are tested here: {listed}.{self._by_estimate()}"
+            return (
+                f"One published claim is tested here: it is {WORDS[held[0]]}.{self._by_estimate()}"
+            )
+        ours = [claim.holds for claim in self.claims if claim.paper in claims.MADE_REAL]
+        others = [claim.holds for claim in self.claims if claim.paper not in claims.MADE_REAL]
+        if not ours or not others:
+            return f"{len(held)} published claims are tested here: {_counted(held)}." + (
+                self._by_estimate()
+            )
+        return (
+            f"{len(ours)} claims of the four papers are tested here: {_counted(ours)}. Claims of "
+            f"related works: {_counted(others)}.{self._by_estimate()}"
+        )
 
     def _by_estimate(self) -> str:
         found = self.estimated
@@ -147,7 +161,7 @@ class Report:
             if claim.id in found
         )
         return (
-            f" An estimate of time gives {len(found)} of them a verdict in a column of its own: "
-            f"{held.count(True)} hold, {held.count(False)} do not, {held.count(None)} stay open; "
-            f"it decides {left} of those that are left open otherwise."
+            f" An estimate of time gives {len(found)} of these claims a verdict in a column of its "
+            f"own: {held.count(True)} hold, {held.count(False)} do not, {held.count(None)} stay "
+            f"open; it decides {left} of those that are left open otherwise."
         )

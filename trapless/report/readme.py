@@ -8,6 +8,7 @@ and compares, so that the README never says what no result says.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from trapless.base.console import TraplessError
@@ -93,7 +94,21 @@ def native(report: Report) -> str:
         f"{tables.markdown(table)}\n"
         "CPU time, 100% is that of the functions they replace: 64 tasks, 5,000 cached files, "
         f"**native** on {section.result.machine}, medians of alternating rounds.\n"
+        f"{_in_c(share)}"
     )
+
+
+def _in_c(share: Callable[[str, str], str]) -> str:
+    """How a program in C compares, which gains less than the others, or nothing."""
+    beside = {
+        other: " and ".join(
+            f"{share(f'{work}.files-plain', base)} ({name})"
+            for work, name in (("stat", "attributes"), ("read", "read whole"))
+        )
+        for base, other in (("pool", "a pool of threads with a hop a file"), ("uring", "io_uring"))
+    }
+    listed = ", and ".join(f"{text} of what {other} takes" for other, text in beside.items())
+    return "" if summary.ABSENT in listed else f"\nIn C, `Files` takes {listed}.\n"
 
 
 def generated(report: Report, origin: Path) -> str:

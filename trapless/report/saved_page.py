@@ -22,6 +22,7 @@ from trapless.results.claims import published
 from trapless.results.result_file import Claim
 
 NAME = "README.md"
+CLAIMS = "Claims of the papers"
 DIGEST_CHARS = 16
 
 
@@ -46,10 +47,12 @@ def document(report: Report, root: Path) -> str:
         "experiment",
         "```",
         "",
+        "Contents: " + ", ".join(_links(report)) + ".",
+        "",
         *(line for words in summary.settings(report) for line in (words, "")),
         *_paragraph(summary.headline(report)),
         *_tables(_first(report)),
-        "## Claims of the papers",
+        f"## {CLAIMS}",
         "",
         report.verdict(),
         "",
@@ -61,6 +64,11 @@ def document(report: Report, root: Path) -> str:
         ),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _links(report: Report) -> Iterator[str]:
+    for heading in (CLAIMS, *(section.name for section in report.sections)):
+        yield f"[{heading}](#{heading.lower().replace(' ', '-')})"
 
 
 def _paragraph(text: str) -> list[str]:

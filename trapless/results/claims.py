@@ -22,6 +22,8 @@ from trapless.results.result_file import Claim
 
 DATA = Path(__file__).parent / "claims.json"
 NOT_RUN = "not run"
+MADE_REAL = ("wrapped-system-call", "parallel-system-call", "running-mode-switch", "memory-peeping")
+"""The four papers whose mechanisms are here; all others are related works."""
 
 
 @dataclass(frozen=True)
