@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.report.made_up import page_of
+from tests.unit.report.made_up import a_result, page_of
 from trapless.base.console import Silent
 from trapless.experiments import report_files
 from trapless.report import readme, saved_page, text_report
+from trapless.report.document import Report, Section
 from trapless.results import claims, estimate_file, estimated_claims
 from trapless.results.estimate_file import Call, Range, Saved
 
@@ -138,3 +139,14 @@ def test_an_open_claim_says_which_machine_is_wanted():
     assert claims.with_wanted(decided) is decided
     for claim_id in claims.published():
         assert "Wanted: " in claims.with_wanted(claims.not_run(claim_id, "")).note
+
+
+def test_claims_of_related_works_are_counted_apart():
+    result = a_result()
+    other = claims.undecided("srv-anycall", "2%", "No clock.")
+    both = replace(result, claims=(*result.claims, other))
+    section = Section("made-up", "", "", (), both, (), (), {})
+    assert Report(Path(), (section,), ()).verdict() == (
+        "3 claims of the four papers are tested here: 1 found to hold, 1 found not to hold, "
+        "1 left open. Claims of related works: 1 left open."
+    )
