@@ -217,12 +217,13 @@ static void pass_over(struct tl_psc *psc, uint64_t running)
 static int look(struct tl_psc *psc)
 {
 	static const struct timespec interval = { .tv_nsec = WATCH_NS };
-	uint32_t bell = load(&psc->bell), taken = load(&psc->taken), progress;
+	uint32_t taken = load(&psc->taken), progress;
 	uint64_t running = load_running(psc);
 
 	if (!RUNNING(running) || !waiting(psc) || load(&psc->exiting))
 		return 0;
-	if (futex_wait_for(&psc->bell, bell, &interval) == -EINTR)
+	/* Not at the bell: there it would be woken in the place of a worker that sleeps. */
+	if (futex_wait_for(&psc->pool.watch, WATCHED, &interval) == -EINTR)
 		return -EINTR;
 	signal_silent(psc);
 	if (!waiting(psc))

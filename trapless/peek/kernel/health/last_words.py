@@ -121,9 +121,8 @@ def state(structures: Structures, threads: Threads, clocks: Clocks) -> Verdict |
         known = types.enumerator(name)
         if known is not None and known[1] == value:
             return Verdict(Cause.HALTED, text, 0.0, name)
-    running = types.enumerator("SYSTEM_RUNNING")
     first = next((one for one in threads.all.values() if one.pid == 1), None)
-    if running is None or value >= running[1] or first is None:
+    if not boots(structures) or first is None:
         return None
     functions = threads.functions(first)
     if any(one.startswith(("prepare_namespace", "wait_for_root")) for one in functions):
@@ -140,6 +139,12 @@ def state(structures: Structures, threads: Threads, clocks: Clocks) -> Verdict |
     where = " < ".join(functions[:8]) or "it runs, or wants to"
     evidence = (f"process 1: {where}",)
     return Verdict(Cause.BOOT, text, clocks.uptime_s, "boot", evidence)
+
+
+def boots(structures: Structures) -> bool:
+    """Whether the kernel has not begun its first program yet."""
+    running = structures.target.types.enumerator("SYSTEM_RUNNING")
+    return running is not None and structures.variable("system_state", 4) < running[1]
 
 
 BOOT_S = 120.0

@@ -113,6 +113,12 @@ class _Looking:
         )
         queues = WorkQueues(threads, clocks)
         found += self._part("work", lambda: queues.verdicts(longer_s), list[Verdict]())
+        booting = self._part("its state", lambda: last_words.boots(structures), False)
+        if booting and found[0] is None:
+            self._notes.append(
+                f"it has not finished booting: no program has begun {clocks.uptime_s:.0f} s after "
+                "its start"
+            )
         oops = next((one for one in found if one is not None and one.cause is Cause.OOPS), None)
         oops_ns = None if oops is None else clocks.now_ns - round((oops.seconds + SLACK_S) * NS)
         kinds = self._part("file systems", self._kinds_of_systems, set[str]())
