@@ -10,7 +10,7 @@
 
 static sigjmp_buf no_int;
 
-static inline __attribute__((always_inline)) long trap(long nr)
+static inline __attribute__((always_inline)) long by_int80(long nr)
 {
 	long result = -ENOSYS;
 
@@ -36,7 +36,7 @@ bool int80_works(void)
 
 	sigaction(SIGSEGV, &fault, &before);
 	if (!sigsetjmp(no_int, 1))
-		works = trap(GETPID) > 0;
+		works = by_int80(GETPID) > 0;
 	sigaction(SIGSEGV, &before, NULL);
 	return works;
 }
@@ -46,6 +46,6 @@ bool int80_getpids(unsigned int calls)
 	long wrong = 0;
 
 	for (unsigned int i = 0; i < calls; i++)
-		wrong |= trap(GETPID) < 1;
+		wrong |= by_int80(GETPID) < 1;
 	return !wrong;
 }
