@@ -437,14 +437,24 @@ def machine() -> dict[str, str]:
 
 @cache
 def trapless_version() -> str:
-    """The version, and in a checkout also the commit."""
-    command = ["git", "-C", str(repo_root()), "describe", "--always", "--dirty", "--abbrev=12"]
+    """The version, and in a checkout also the commit: with `-dirty` where files differ from it that
+    may change what is measured, so not for documents and saved results."""
+    git = ["git", "-C", str(repo_root())]
+    code = [".", ":(exclude)docs", ":(exclude,glob)**/*.md"]
+    commit = _output([*git, "rev-parse", "--short=12", "HEAD"])
+    if not commit:
+        return __version__
+    changed = _output([*git, "status", "--porcelain", "--untracked-files=no", "--", *code])
+    return f"{__version__} ({commit}{'-dirty' if changed else ''})"
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a command prints; empty where it fails or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return __version__
-    commit = done.stdout.strip()
-    return f"{__version__} ({commit})" if done.returncode == 0 and commit else __version__
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def anonymous(word: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trapless.report.document import Report
 
 OUT = Path("results")
-LIST_INDENT, LIST_WIDTH = 18, 100
+LIST_INDENT, LIST_WIDTH = 32, 100
 """Columns of `--list`: where the questions begin, and where they end."""
 
 
@@ -63,7 +63,12 @@ LIST_INDENT, LIST_WIDTH = 18, 100
     "is alone.  [default: CPUs, at most 2]",
 )
 @click.option("--no-report", is_flag=True, help="Save the results, and write no report.")
-@click.option("--list", "list_only", is_flag=True, help="List the experiments, and what each asks.")
+@click.option(
+    "--list",
+    "list_only",
+    is_flag=True,
+    help="List the experiments: minutes on two idle cores, and what each asks.",
+)
 def evaluate(
     names: tuple[str, ...],
     quick: bool,
@@ -233,10 +238,12 @@ def _list(here: bool) -> None:
     from trapless.experiments import experiment
 
     indent = " " * LIST_INDENT
+    click.echo(f"{'EXPERIMENT':<16}{'QUICK':>7}{'FULL':>7}  ASKS")
     for name in experiment.names():
         spec = experiment.get_here(name) if here else experiment.get(name)
         if spec is not None:
-            begin = f"{name:<{LIST_INDENT}}"
+            quick, full = (f"{max(1, round(minutes))} min" for minutes in spec.minutes)
+            begin = f"{name:<16}{quick:>7}{full:>7}  "
             click.echo(textwrap.fill(begin + spec.question, LIST_WIDTH, subsequent_indent=indent))
 
 

@@ -223,6 +223,11 @@ def test_a_signal_ends_the_build_of_the_debug_kernel(tmp_path, number, status):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
 
 
+def test_the_list_of_experiments_has_their_minutes():
+    shown = CliRunner().invoke(cli.cli, ["evaluate", "--list"]).output
+    assert re.search(r"^memory-hierarchy +\d+ min +\d+ min  A transition", shown, re.M)
+
+
 def test_a_reader_that_leaves_early_ends_the_command_as_it_ends_others():
     code = (
         "import os, sys; from trapless import cli; from trapless.experiments import experiment; "

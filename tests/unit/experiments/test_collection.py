@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import shutil
+import subprocess
 
 import pytest
 
@@ -280,3 +281,27 @@ def test_a_saved_boot_is_stale_when_a_source_of_it_has_changed(tmp_path, monkeyp
     with (tmp_path / source).open("a") as file:
         file.write("\n")
     assert key() != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_dirty"),
+    [("eval/ls/spec.py", True), ("docs/results/6.1/raw", False), ("eval/ls/README.md", False)],
+)
+def test_a_version_is_dirty_where_what_is_measured_may_have_changed(
+    tmp_path, monkeypatch, changed, is_dirty
+):
+    def git(*words):
+        identity = ("-c", "user.name=x", "-c", "user.email=x@x")
+        subprocess.run(["git", "-C", tmp_path, *identity, *words], check=True, timeout=600)
+
+    file = tmp_path / changed
+    file.parent.mkdir(parents=True)
+    file.write_text("before")
+    monkeypatch.setattr(collection_file, "repo_root", lambda: tmp_path)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    committed = collection_file.trapless_version.__wrapped__()
+    assert "(" in committed and "-dirty" not in committed
+    file.write_text("after")
+    assert collection_file.trapless_version.__wrapped__().endswith("-dirty)") == is_dirty
