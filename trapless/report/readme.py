@@ -123,7 +123,7 @@ def generated(report: Report, origin: Path) -> str:
         summary.headline(report),
         "",
         *_time(report, folder),
-        tables.markdown(gain),
+        *_titled(gain),
         f"{gain.caption} The kernel is Linux {kernels}.",
         "",
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
@@ -142,10 +142,14 @@ def _time(report: Report, folder: str) -> list[str]:
     if time is None:
         return []
     return [
-        tables.markdown(time),
+        *_titled(time),
         f"{time.caption} All figures: [{name}]({folder}/{name}).",
         "",
     ]
+
+
+def _titled(table: Table) -> list[str]:
+    return [f"**{table.title}**", "", tables.markdown(table)]
 
 
 def _kernels(report: Report, folder: str) -> str:
