@@ -15,8 +15,7 @@
  * that ends its watch looks at the queue afterwards. If the last of those others is about to sleep,
  * it returns, because notify has changed the bell. A worker that was counted as asleep returns from
  * its sleep, because the bell changes whenever a watcher is wanted, and finds that one is. If a
- * signal handler has ended its sleep, it leaves instead: then the next worker that would sleep
- * watches, because none sleeps while a watcher is wanted.
+ * signal handler has ended its sleep, it leaves and wakes another one in its place.
  */
 #include "psc_state.h"
 #include "futex.h"
@@ -165,14 +164,16 @@ void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn)
 
 /*
  * The requester is told of several completions by one signal: the worker leaves the signal to a
- * later completion while requests wait and a watcher would give it if that call blocked.
+ * later completion while requests wait and a watcher would give it if that call blocked. A watcher
+ * that was woken counts: on busy processors it may not run for long, but a call that blocks makes
+ * room for it.
  */
 void tl_psc_pool_signal(struct tl_psc *psc)
 {
 	uint32_t silent = __atomic_add_fetch(&psc->pool.silent, 1, __ATOMIC_SEQ_CST);
 
-	/* Pairs with tl_psc_pool_watch(), which stores `watch` before it reads `silent`. */
-	if (silent < SIGNAL_CALLS && waiting(psc) && load(&psc->pool.watch) == WATCHED)
+	/* Pairs with those who store NOBODY to `watch` before they read `silent`. */
+	if (silent < SIGNAL_CALLS && waiting(psc) && load(&psc->pool.watch) != NOBODY)
 		return;
 	__atomic_store_n(&psc->pool.silent, 0, __ATOMIC_SEQ_CST);
 	tl_psc_signal(psc);
@@ -235,6 +236,15 @@ static int look(struct tl_psc *psc)
 	}
 	psc->pool.blocked_looks = 0;
 	return RUNNING(running) < psc->pool.cpus ? 0 : -EAGAIN;
+}
+
+void tl_psc_pool_quit(struct tl_psc *psc)
+{
+	if (!change(&psc->pool.watch, WANTED, NOBODY))
+		return;
+	signal_silent(psc);
+	if (waiting(psc))
+		want_watcher(psc);
 }
 
 int tl_psc_pool_watch(struct tl_psc *psc)

@@ -117,6 +117,8 @@ void tl_psc_pool_signal(struct tl_psc *psc);
 void tl_psc_pool_leave(struct tl_psc *psc, struct psc_turn *turn);
 /* A worker asks after it has counted itself among the sleepers. If not, it is wanted as watcher. */
 bool tl_psc_pool_may_sleep(const struct tl_psc *psc);
+/* The worker leaves, though it may have been woken to watch. */
+void tl_psc_pool_quit(struct tl_psc *psc);
 /* Watches if a watcher is wanted. Returns 0 when the worker may claim requests, or -EINTR. */
 int tl_psc_pool_watch(struct tl_psc *psc);
 /*

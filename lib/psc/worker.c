@@ -274,8 +274,10 @@ long tl_psc_worker_enter(struct tl_psc *psc)
 			continue;
 		}
 		tl_psc_pool_leave(psc, &turn);
-		if (!spin(psc, bell) && sleep_on(psc, bell) == -EINTR)
+		if (!spin(psc, bell) && sleep_on(psc, bell) == -EINTR) {
+			tl_psc_pool_quit(psc);
 			break;
+		}
 		if (tl_psc_pool_watch(psc) == -EINTR)
 			break;
 	}

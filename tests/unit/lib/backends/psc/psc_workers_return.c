@@ -3,8 +3,10 @@
  * The program's own threads serve a ring. A signal makes them return -EINTR, and they may enter
  * again. Destroying the ring makes them return the number of requests that they have served. A
  * signal wakes a requester that waits, too. A worker that a signal has taken from its sleep as a
- * request came is woken for later requests.
+ * request came is woken for later requests. While it does not run, another worker tells of many
+ * completions at once; when it leaves, of those that nobody was told of.
  */
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include "lib_check.h"
@@ -23,13 +25,13 @@ static void *server(void *arg)
 	return NULL;
 }
 
-static pthread_t server_start(void)
+static pthread_t server_start(void *(*serve)(void *))
 {
 	pthread_t thread;
 
 	server_tid = 0;
 	interruptions = 0;
-	CHECK_EQ(pthread_create(&thread, NULL, server, NULL), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, serve, NULL), 0);
 	while (!__atomic_load_n(&server_tid, __ATOMIC_SEQ_CST))
 		sched_yield();
 	return thread;
@@ -42,7 +44,7 @@ static void signal_makes_worker_return(void)
 
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
 	on_signal(SIGUSR1, count_signal, SA_RESTART);
-	thread = server_start();
+	thread = server_start(server);
 	wait_asleep(server_tid);
 	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 	for (int i = 0; !__atomic_load_n(&interruptions, __ATOMIC_SEQ_CST); i++) {
@@ -80,7 +82,7 @@ static void request_comes_as_signal_ends_sleep(void)
 
 	CHECK_EQ(tl_psc_create(&psc, 8, 0, LIB_FLAGS), 0);
 	on_signal(SIGUSR1, stay_in_handler, 0);
-	thread = server_start();
+	thread = server_start(server);
 	wait_asleep(server_tid);
 	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 	while (!__atomic_load_n(&is_in_handler, __ATOMIC_SEQ_CST))
@@ -128,6 +130,99 @@ static void signal_wakes_requester(void)
 
 static int busy_pipes[BUSY][2];
 
+static void pipe_to_fill(int pipes[2])
+{
+	MUST(pipe(pipes));
+	CHECK_EQ(MUST(fcntl(pipes[1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+}
+
+/* A write of more than a pipe holds shows that it is under way: the pipe is full. */
+static void wait_full(const int pipes[2])
+{
+	int held = 0;
+
+	while (held < PIPE_BYTES) {
+		sched_yield();
+		MUST(ioctl(pipes[0], FIONREAD, &held));
+	}
+}
+
+#define NAPS 8
+#define SILENCE_MS 60000
+
+static void *server_until_signal(void *arg)
+{
+	(void)arg;
+	__atomic_store_n(&server_tid, gettid(), __ATOMIC_SEQ_CST);
+	served = tl_psc_enter(psc);
+	return NULL;
+}
+
+/* Takes n completions. Returns how often the descriptor told of some. */
+static int signals_for(int n)
+{
+	struct pollfd poll_fd = { .fd = tl_psc_fd(psc), .events = POLLIN };
+	struct tl_psc_completion completion;
+	int signals = 0;
+
+	while (n > 0) {
+		CHECK_EQ(MUST(poll(&poll_fd, 1, SILENCE_MS)), 1);
+		signals++;
+		while (tl_psc_next(psc, &completion) == 1)
+			n--;
+	}
+	return signals;
+}
+
+/* The worker that was woken to watch the other one's calls is in a signal handler. */
+static void completions_wait_for_a_watcher_that_leaves(void)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	static char bytes[PIPE_BYTES + 1];
+	pthread_t thread;
+	int pipes[2];
+
+	pipe_to_fill(pipes);
+	is_in_handler = may_return = 0;
+	thread = server_start(server_until_signal);
+	wait_asleep(server_tid);
+	CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
+	while (!__atomic_load_n(&is_in_handler, __ATOMIC_SEQ_CST))
+		sched_yield();
+	CHECK_EQ(tl_psc_start(psc, 1), 0);
+	for (int i = 0; i < NAPS; i++)
+		CHECK(TL_PSC_ADD(psc, SYS_nanosleep, &nap, NULL) >= 0);
+	CHECK_EQ(tl_psc_notify(psc), NAPS);
+	CHECK_EQ(signals_for(NAPS), 1);
+	CHECK(TL_PSC_ADD(psc, SYS_getpid) >= 0);
+	CHECK(TL_PSC_ADD(psc, SYS_write, pipes[1], bytes, sizeof(bytes)) >= 0);
+	CHECK_EQ(tl_psc_notify(psc), 2);
+	wait_full(pipes);
+	__atomic_store_n(&may_return, 1, __ATOMIC_SEQ_CST);
+	CHECK_EQ(signals_for(1), 1);
+	CHECK(MUST(read(pipes[0], bytes, sizeof(bytes))) > 0);
+	CHECK_EQ(signals_for(1), 1);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(served, -EINTR);
+	tl_psc_destroy(psc);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void completions_are_told_together(void)
+{
+	struct tl_psc_completion completion;
+
+	CHECK_EQ(tl_psc_create(&psc, NAPS, 0, LIB_FLAGS | TL_COMPLETIONS), 0);
+	on_signal(SIGUSR1, stay_in_handler, 0);
+	CHECK(tl_psc_fd(psc) >= 0);
+	CHECK_EQ(tl_psc_next(psc, &completion), 0);
+	if (tl_psc_backend(psc) == TL_BACKEND_PLAIN)
+		completions_wait_for_a_watcher_that_leaves();
+	else
+		tl_psc_destroy(psc);
+}
+
 /* Takes what the workers write, but only once the thread that ends their ring waits for them. */
 static void *take_all(void *ending)
 {
@@ -145,7 +240,6 @@ static void *take_all(void *ending)
 	return NULL;
 }
 
-/* A write of more than a pipe holds shows that it is under way: the pipe is full. */
 static void end_finds_workers_busy(void)
 {
 	static char bytes[PIPE_BYTES + 1];
@@ -154,19 +248,12 @@ static void end_finds_workers_busy(void)
 
 	psc = psc_new(8, 0, BUSY);
 	for (int i = 0; i < BUSY; i++) {
-		MUST(pipe(busy_pipes[i]));
-		CHECK_EQ(MUST(fcntl(busy_pipes[i][1], F_SETPIPE_SZ, PIPE_BYTES)), PIPE_BYTES);
+		pipe_to_fill(busy_pipes[i]);
 		TL_PSC_ADD(psc, SYS_write, busy_pipes[i][1], bytes, sizeof(bytes));
 	}
 	CHECK_EQ(tl_psc_notify(psc), BUSY);
-	for (int i = 0; i < BUSY; i++) {
-		int held = 0;
-
-		while (held < PIPE_BYTES) {
-			sched_yield();
-			MUST(ioctl(busy_pipes[i][0], FIONREAD, &held));
-		}
-	}
+	for (int i = 0; i < BUSY; i++)
+		wait_full(busy_pipes[i]);
 	CHECK_EQ(pthread_create(&taker, NULL, take_all, &ending), 0);
 	tl_psc_destroy(psc);
 	for (int i = 0; i < BUSY; i++)
@@ -207,6 +294,7 @@ int main(void)
 {
 	signal_makes_worker_return();
 	request_comes_as_signal_ends_sleep();
+	completions_are_told_together();
 	signal_wakes_requester();
 	end_finds_workers_busy();
 	end_finds_nothing_begun();
