@@ -12,7 +12,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,30 @@ def test_an_engine_whose_tasks_still_wait_as_the_loop_ends_is_collected(
     while (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))) > before:
         assert time.monotonic() < limit, "its threads are left"
         time.sleep(0.01)
+
+
+def test_a_coroutine_that_ends_after_its_loop_ends_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """At the interpreter's end coroutines are closed in any order, here the inner one first."""
+
+    async def outer(operation: Coroutine[Any, Any, bytes]) -> bytes:
+        return await operation
+
+    os.mkfifo(tmp_path / "pipe")
+    notes: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", notes.append)
+    files = Files(workers=1)
+    loop = asyncio.new_event_loop()
+    operation = files.read_file(tmp_path / "pipe")
+    task = loop.create_task(outer(operation))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    del task
+    operation.close()
+    assert not notes
+    os.close(os.open(tmp_path / "pipe", os.O_RDWR))
+    files.close()
 
 
 def test_a_file_too_large_for_memory_ends_the_reading_of_many(tmp_path: Path):

@@ -263,28 +263,33 @@ export function readFiles(paths, options = {}) {
   return inOrderOfCompletion(listOf(paths), (path) => readFile(path, rest), errors);
 }
 
-const AT_ONE_GO = 256;
+// Attributes of so many files fit into the memory that the engine keeps for its operations.
+const AT_ONE_GO = 128;
 
-async function lstatsOf(paths) {
-  const text = `${paths.join('\0')}\0`;
-  const value = await operation((id) => native.stats(id, text, paths.length, CALL.AT_SYMLINK_NOFOLLOW));
+// Puts the Stats of the paths from `first` on into `found`.
+async function putLstats(found, paths, first) {
+  const names = paths.slice(first, first + AT_ONE_GO);
+  const text = `${names.join('\0')}\0`;
+  const value = await operation((id) => native.stats(id, text, names.length, CALL.AT_SYMLINK_NOFOLLOW));
   if (typeof value === 'number') throw systemError(value, 'lstat');
-  return paths.map((path, i) => {
+  for (let i = 0; i < names.length; i++) {
     const at = i * FIELDS;
-    return value[at + 1] ? systemError(value[at + 1], 'lstat', path) : statsOf(value, at + 3);
-  });
+    found[first + i] = value[at + 1] ? systemError(value[at + 1], 'lstat', names[i]) : statsOf(value, at + 3);
+  }
 }
 
-// The Stats of all paths, in their order, 256 by one request. An error takes the place of Stats that
+// The Stats of all paths, in their order, 128 by one request. An error takes the place of Stats that
 // cannot be had, so that one absent file costs no other one's.
 export async function lstats(paths) {
   const all = Array.from(listOf(paths));
   if (all.some((path) => typeof path !== 'string' || path.includes('\0'))) {
     return Promise.all(all.map((path) => lstat(path).catch((error) => error)));
   }
+  const found = new Array(all.length);
   const groups = [];
-  for (let i = 0; i < all.length; i += AT_ONE_GO) groups.push(lstatsOf(all.slice(i, i + AT_ONE_GO)));
-  return (await Promise.all(groups)).flat();
+  for (let first = 0; first < all.length; first += AT_ONE_GO) groups.push(putLstats(found, all, first));
+  await Promise.all(groups);
+  return found;
 }
 
 // Yields [path, Dirent] for everything below a folder, the folder itself left out. Folders are listed

@@ -75,7 +75,9 @@ class _Link:
     def drop(self, number: int, future: asyncio.Future[Any]) -> None:
         """Nobody awaits it any more: its task was cancelled, or its coroutine was closed."""
         self.engine.cancel(number, future)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        # In a closed loop the future would let go of its task, and that closes the coroutine that
+        # runs this.
+        if not self.loop.is_closed():
             future.cancel()
 
     def close(self) -> None:
