@@ -43,7 +43,11 @@ def size(value: str) -> int:
         raise click.BadParameter(f"{value!r} is not a size like 4096, 512M or 2G") from None
 
 
-def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def target_options(
+    command: Callable[..., Any],
+    images: str = ", or a saved image: raw, ELF core, kdump, LiME, AVML, migration stream, packed "
+    "or not",
+) -> Callable[..., Any]:
     """Add the options that choose the machine, the same for every command; machine() reads them."""
 
     def kept(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -56,8 +60,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--ram",
             type=PATH,
             metavar="FILE",
-            help="Look into a VM's RAM file, or a saved image: raw, ELF core, kdump, LiME, AVML, "
-            "migration stream, packed or not.",
+            help=f"Look into a VM's RAM file{images}.",
             **hidden,
         ),
         click.option(
@@ -108,6 +111,11 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def live_target_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same options to a command that reads no saved images."""
+    return target_options(command, images="")
 
 
 def target_argument(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -191,6 +199,7 @@ def peek() -> None:
 
 
 @peek.command()
+@target_argument
 @target_options
 @click.option("-c", "--code", metavar="TEXT", help="Run this code instead of a session.")
 def shell(code: str | None) -> None:
@@ -210,7 +219,7 @@ def shell(code: str | None) -> None:
 
 
 @peek.command()
-@target_options
+@live_target_options
 @sampling_options(longest_us=3_600_000_000)
 @click.option(
     "--seconds",
@@ -337,7 +346,8 @@ def report(folder: Path, html: Path | None, as_json: bool, stacks: Path | None) 
 
 
 @peek.command()
-@target_options
+@target_argument
+@live_target_options
 @sampling_options(longest_us=1_000_000)
 @click.option(
     "--updates", type=click.IntRange(1), metavar="N", help="Stop after this many seconds."
@@ -365,6 +375,7 @@ def top(interval_us: float, cpu: int | None, updates: int | None, as_json: bool)
 
 
 @peek.command()
+@target_argument
 @target_options
 @click.option(
     "--seconds",
@@ -417,8 +428,9 @@ def trace(
     if chosen == "perfetto":
         need("perfetto", "it writes the trace")
     if recording is not None:
-        chosen_machine = any(click.get_current_context().meta[CHOICE].values())
-        _export(recording, output, chosen, given=bool(chosen_machine or seconds or backlog))
+        meta = click.get_current_context().meta
+        given = any(meta[CHOICE].values()) or meta.get(IMAGE) or seconds or backlog
+        _export(recording, output, chosen, given=bool(given))
         return
     if chosen == "perfetto" and output is None:
         raise click.UsageError("a Perfetto trace goes into a file: -o FILE")

@@ -43,6 +43,15 @@ class GuestText:
     def __str__(self) -> str:
         return visible(self._data.decode("utf-8", "backslashreplace"))
 
+    def with_tabs(self) -> str:
+        r"""The same for a log, in which tabs stay tabs.
+
+        >>> GuestText(b"\ta\x1b\tb").with_tabs()
+        '\ta\\x1b\tb'
+        """
+        parts = self._data.decode("utf-8", "backslashreplace").split("\t")
+        return "\t".join(map(visible, parts))[:TEXT_CHARS_MAX]
+
     def __format__(self, form: str) -> str:
         return format(str(self), form)
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from trapless.base.console import ConsoleProgress
 from trapless.peek import machines
 from trapless.peek.emulator import Emulator
-from trapless.peek.errors import ImageError, PeekError
+from trapless.peek.errors import WAIT, ImageError, PeekError
 from trapless.peek.kernel.target import Target
 from trapless.peek.machines import Machine
 from trapless.peek.sampling.boots import has_booted
@@ -67,7 +67,10 @@ def _repeated(work: Callable[[], T], limit_s: float, end_s: float) -> T:
             raise
         except PeekError as error:
             if time.monotonic() >= end_s:
-                raise PeekError(f"no kernel could be read within {limit_s:g} s: {error}") from error
+                if not limit_s:
+                    raise
+                text = str(error).removesuffix(f"\n  {WAIT}")  # which was done
+                raise PeekError(f"no kernel could be read within {limit_s:g} s: {text}") from error
         time.sleep(PAUSE_S)
 
 
@@ -76,7 +79,7 @@ def _booted(machine: Machine, *, sandbox: bool = True) -> Target:
     try:
         if has_booted(target):
             return target
-        raise PeekError(f"the kernel in {machine} is still booting")
+        raise PeekError(f"the kernel in {machine} is still booting\n  {WAIT}")
     except BaseException:
         target.close()
         raise

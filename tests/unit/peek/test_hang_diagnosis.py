@@ -10,9 +10,11 @@ import doctest
 import json
 import socket
 import struct
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -23,9 +25,10 @@ from trapless.peek import limits
 from trapless.peek.diagnosis import text, two_looks
 from trapless.peek.diagnosis.two_looks import Diagnosis
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.health import printk_ring
 from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Look, Processor, Verdict
-from trapless.peek.kernel.health.printk_ring import Log
+from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.single_look import merged
 from trapless.peek.kernel.health.thread_states import Clocks
 from trapless.peek.sandbox import messages
@@ -109,11 +112,83 @@ class RingOfLog:
         return int.from_bytes(self.read(place, 8), "little")
 
 
-def read(ring: RingOfLog, after: int = -1) -> Log:
+class BufferOfLog:
+    """A kernel before Linux 5.10 that has nothing but its log, written as log_store() does."""
+
+    release = "5.4.0-toy"
+    SYMBOLS = MappingProxyType(
+        {
+            "log_first_seq": 0,
+            "log_next_seq": 8,
+            "log_first_idx": 16,
+            "log_next_idx": 20,
+            "log_buf_len": 24,
+            "log_buf": 32,
+        }
+    )
+    HEADER = struct.Struct("<QHHHBB")
+    PLACES = MappingProxyType(
+        {
+            "ts_nsec": Place(0, 0, 8),
+            "len": Place(8, 0, 2),
+            "text_len": Place(10, 0, 2),
+            "level": Place(15, 0, 1, bit=5, bits=3),
+        }
+    )
+
+    def __init__(self, size: int = 256) -> None:
+        self.memory = bytearray(64 + size)
+        self._size, self._kept = size, deque[tuple[int, int]]()  # of each record: place, length
+        self._next, self._count = 0, 0
+        self.put(24, struct.pack("<IIQ", size, 0, 64))
+
+    def put(self, place: int, data: bytes) -> None:
+        self.memory[place : place + len(data)] = data
+
+    def log(self, message: bytes, level: int = 6) -> None:
+        """Write a record, in the place of the oldest ones if there is no other room."""
+        length = self.HEADER.size + len(message) + -len(message) % 4
+        if self._next + length + self.HEADER.size > self._size:
+            self.put(64 + self._next, bytes(self.HEADER.size))
+            self._drop(self._next, self._size)
+            self._next = 0
+        self._drop(self._next, self._next + length + self.HEADER.size)
+        header = (self._count * 1000, length, len(message), 0, 0, level << 5 | 2)
+        self.put(64 + self._next, self.HEADER.pack(*header) + message)
+        self._kept.append((self._next, length))
+        self._next, self._count = self._next + length, self._count + 1
+        sequence = self._count - len(self._kept)
+        self.put(0, struct.pack("<QQII", sequence, self._count, self._kept[0][0], self._next))
+
+    def _drop(self, start: int, end: int) -> None:
+        while self._kept and start <= self._kept[0][0] < end:
+            self._kept.popleft()
+
+    def has_symbol(self, name: str) -> bool:
+        return name in self.SYMBOLS
+
+    def symbol(self, name: str) -> int:
+        return self.SYMBOLS[name]
+
+    def place(self, record: str, path: str) -> Place:
+        assert record == "printk_log"
+        return self.PLACES[path]
+
+    def sizeof(self, record: str) -> int:
+        return self.HEADER.size
+
+    def read(self, place: int, length: int) -> bytes:
+        return bytes(self.memory[place : place + length])
+
+    def read_u64(self, place: int) -> int:
+        return int.from_bytes(self.read(place, 8), "little")
+
+
+def read(ring: RingOfLog | BufferOfLog, after: int = -1) -> Log:
     return printk_ring.read(ring, after)  # type: ignore[arg-type]
 
 
-def lines(ring: RingOfLog, after: int = -1) -> list[str]:
+def lines(ring: RingOfLog | BufferOfLog, after: int = -1) -> list[str]:
     return [str(line) for one in read(ring, after).records for line in one.lines]
 
 
@@ -166,6 +241,38 @@ def test_the_longest_log_fits_into_an_answer(message):
     assert len(sent) <= limits.ANSWER_BYTES_MAX
     left_out, records = messages.ANSWERS["log"](json.loads(sent))
     assert left_out > 0 and left_out + len(records) == count and records[-1][0] == count - 1
+
+
+def test_log_of_before_5_10_is_read_from_its_first_record_on():
+    buffer = BufferOfLog()
+    for number in range(40):
+        buffer.log(b"two\nlines %d" % number, level=number % 8)
+        first = max(number - 5, 0)
+        found = read(buffer).records
+        assert [one.sequence for one in found][-6:] == list(range(first, number + 1))
+        assert all(one.time_ns == 1000 * one.sequence for one in found)
+        assert all(one.level == one.sequence % 8 for one in found)
+        assert lines(buffer)[-2:] == ["two", f"lines {number}"]
+    assert lines(buffer, after=38) == ["two", "lines 39"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 0xFFFF])
+def test_damaged_record_of_before_5_10_ends_the_log(length):
+    buffer = BufferOfLog()
+    for number in range(4):
+        buffer.log(b"message %d" % number)
+    buffer.put(64 + 2 * 28 + 8, struct.pack("<H", length))
+    assert lines(buffer)[:2] == ["message 0", "message 1"]
+    assert len(lines(buffer)) <= 4
+
+
+def test_of_a_long_log_of_before_5_10_the_newest_part_is_read(monkeypatch):
+    buffer = BufferOfLog(4096)
+    for number in range(20):
+        buffer.log(b"message %d" % number)
+    monkeypatch.setattr(limits, "LOG_LINES_MAX", 3)
+    log = read(buffer)
+    assert [one.sequence for one in log.records] == [17, 18, 19] and log.left_out == 17
 
 
 def test_record_that_is_being_written_is_left_out():
@@ -280,10 +387,33 @@ def test_state_of_a_machine_that_stands_still_is_told_by_its_monitor(status, wor
     assert words in found.text
 
 
-def test_registers_of_a_file_are_not_sought_elsewhere():
+@pytest.mark.parametrize(
+    ("lives", "has_emulator", "words", "others"),
+    [
+        (True, True, "--monitor SOCKET", "dump"),
+        (True, False, "are not in memory", "--monitor"),
+        (False, False, "this file does not hold its registers; a dump by", "--monitor"),
+    ],
+    ids=["VM", "agent", "file"],
+)
+def test_remedy_for_unknown_registers_fits_the_machine(lives, has_emulator, words, others):
+    lack = stops.lack_of_registers(lives=lives, has_emulator=has_emulator)
     one = {"known": False, "threads": [], "state": "R", "kernel": [], "user": [], "lack": ""}
-    assert "--monitor" in "".join(text.stacks_for_people([one]))
-    assert "this file does not hold" in "".join(text.stacks_for_people([one], lives=False))
+    held = Verdict(Cause.CPU_HELD, "", 20.0, "cpu 0", cpus=(0,))
+    target = SimpleNamespace(saved_registers=list)
+    explained = two_looks._with_stacks(target, held, None, lack)  # type: ignore[arg-type]
+    for said in ("\n".join(text.stacks_for_people([one], lack)), explained.evidence[0]):
+        assert words in said and others not in said
+
+
+def test_tabs_of_a_log_stay_tabs():
+    ring = RingOfLog()
+    ring.log(0, b"a\tb\x1b[31m")
+    sent = json.loads(json.dumps(QUESTIONS["log"](ring, -1)))
+    _, ((sequence, time_ns, level, found),) = messages.ANSWERS["log"](sent)
+    record = Record(sequence, time_ns, level, tuple(found))
+    assert list(text.log([record])) == ["[    0.000000] a\tb\\x1b[31m"]
+    assert text.log_in_json(record)["text"] == "a\tb\\x1b[31m"
 
 
 def test_moment_later_than_the_clock_is_no_time_ago():
@@ -298,6 +428,14 @@ def test_times_are_for_people():
     assert doctest.testmod(text).failed == 0
 
 
+@pytest.mark.parametrize("command", ["shell", "top", "trace", "why"])
+def test_file_of_a_memory_is_a_plain_argument(tmp_path, command):
+    image = tmp_path / "ram"
+    image.write_bytes(bytes(1 << 20))
+    done = CliRunner().invoke(cli, ["peek", command, str(image)])
+    assert done.exit_code == 1 and "all zeros" in str(done.exception or done.output)
+
+
 def test_file_is_named_once(tmp_path):
     image = tmp_path / "ram"
     image.write_bytes(bytes(1 << 20))
@@ -305,5 +443,6 @@ def test_file_is_named_once(tmp_path):
     assert done.exit_code == 2 and "give one of them" in done.output
     done = CliRunner().invoke(cli, ["peek", "why", "--vm", "web", str(image)])
     assert done.exit_code == 2 and "FILE and --vm each name a machine" in done.output
-    done = CliRunner().invoke(cli, ["peek", "why", str(image)])
-    assert done.exit_code == 1 and "all zeros" in str(done.exception or done.output)
+    words = ["trace", "--recording", str(tmp_path), "-o", str(tmp_path / "new"), str(image)]
+    done = CliRunner().invoke(cli, ["peek", *words])
+    assert done.exit_code == 2 and "a recording becomes a Perfetto trace" in done.output

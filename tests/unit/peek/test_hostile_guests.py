@@ -111,7 +111,8 @@ def test_text_of_a_guest_is_no_str_and_leaves_visibly_only():
     shown = "\\x1b[2J[bold]<b>hid\\n"
     assert {str(text), f"{text}", format(text), "%s" % text} == {shown}  # noqa: UP031
     public = {name for name in dir(GuestText) if not name.startswith("_")}
-    assert public == {"stored", "says", "starts"}
+    assert public == {"stored", "says", "starts", "with_tabs"}
+    assert GuestText(b"\ta\x1b\n\tb").with_tabs() == "\ta\\x1b\\n\tb"
     for pass_on in (json.dumps, "".join, io.StringIO().write, bytes, Text):
         with pytest.raises((TypeError, AttributeError)):
             pass_on([text] if pass_on == "".join else text)

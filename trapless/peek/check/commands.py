@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from trapless.base.console import ConsoleProgress
-from trapless.peek.commands import CHOICE, PATH, machine, need, target_options
+from trapless.peek.commands import CHOICE, PATH, live_target_options, machine, need
 
 
 @click.command()
-@target_options
+@live_target_options
 @click.option(
     "--monitor",
     type=PATH,

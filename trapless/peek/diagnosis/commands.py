@@ -169,12 +169,12 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
     trapless peek stacks --vm web --monitor /run/web.monitor
     """
     from trapless.peek.diagnosis import text, two_looks
-    from trapless.peek.stacks.stops import opened
+    from trapless.peek.stacks.stops import lack_of_registers, opened
 
     def silent(lack: str) -> None:
         click.echo(f"trapless: {lack}", err=True)
 
-    with _opened() as (target, _, lives), opened(monitor, target.memory, silent) as stops:
+    with _opened() as (target, emulator, lives), opened(monitor, target.memory, silent) as stops:
         with two_looks.registers_of(target, stops) as registers:
             cpus = target.cpu_stacks(registers) if registers else []
         running = {one.pid for one in cpus}
@@ -183,7 +183,8 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
     else:
-        click.echo("\n".join(text.stacks_for_people(found, lives=lives)).rstrip())
+        lack = lack_of_registers(lives=lives, has_emulator=emulator is not None)
+        click.echo("\n".join(text.stacks_for_people(found, lack)).rstrip())
 
 
 @click.command()

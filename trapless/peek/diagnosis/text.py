@@ -194,9 +194,8 @@ def _frames(one: ThreadStack | CpuStack, name: Name) -> dict[str, Any]:
     }
 
 
-def stacks_for_people(found: Iterable[dict[str, Any]], *, lives: bool = True) -> Iterator[str]:
-    """The lines of `peek stacks`. `lives` is false of a saved image."""
-    lack = "are not in memory (--monitor or --gdb has them)" if lives else "this file does not hold"
+def stacks_for_people(found: Iterable[dict[str, Any]], lack: str) -> Iterator[str]:
+    """The lines of `peek stacks`. `lack` says why the registers of a CPU are not known."""
     for one in found:
         threads = one["threads"]
         names = ", ".join(f"{each['name']} ({each['pid']})" for each in threads[:NAMED_MAX])
@@ -204,7 +203,7 @@ def stacks_for_people(found: Iterable[dict[str, Any]], *, lives: bool = True) ->
         head = f"CPU {one['cpu']}" if "cpu" in one else f"{len(threads)} in {one['state']}"
         yield f"{head}: {names}{more}"
         if not one["known"]:
-            yield f"    on a CPU, whose registers {lack}"
+            yield f"    on a CPU: {lack}"
         yield from (f"    {frame}" for frame in one["kernel"])
         yield from (f"    {frame} (user)" for frame in one["user"])
         if one["lack"]:
@@ -216,7 +215,7 @@ def log(records: Iterable[Record]) -> Iterator[str]:
     """The lines of `peek dmesg`."""
     for one in records:
         for line in one.lines:
-            yield f"[{one.time_ns / 1e9:12.6f}] {line}"
+            yield f"[{one.time_ns / 1e9:12.6f}] {line.with_tabs()}"
 
 
 def left_out(log: Log) -> str:
@@ -233,5 +232,5 @@ def log_in_json(one: Record) -> dict[str, Any]:
         "sequence": one.sequence,
         "seconds": one.time_ns / 1e9,
         "level": one.level,
-        "text": "\n".join(map(str, one.lines)),
+        "text": "\n".join(line.with_tabs() for line in one.lines),
     }

@@ -23,7 +23,7 @@ from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack
 from trapless.peek.kernel.target import function_of
 from trapless.peek.sampling.boots import clock
 from trapless.peek.sandbox.client import SandboxedTarget
-from trapless.peek.stacks.stops import Stops
+from trapless.peek.stacks.stops import Stops, lack_of_registers
 from trapless.vm.qmp import SilentMonitorError
 
 LONGER_S = 10.0
@@ -37,7 +37,6 @@ STEP_S = 0.1
 IDLE_SHARE = 0.02
 """An emulator that takes less of a processor runs no CPU."""
 INTERRUPTS_ON = 0x200
-NO_REGISTERS = "is not in its memory: --monitor SOCKET or --gdb HOST:PORT shows it"
 RUNS = "running"
 STATUSES = {
     "paused": "`virsh resume`, or `cont` in its monitor, continues it",
@@ -97,8 +96,9 @@ def diagnose(
     """What hangs. `lives` is false of a saved image, where one look shows all."""
     first = target.look(longer_s)
     is_dead = any(one.cause in (Cause.PANIC, Cause.HALTED) for one in first.verdicts)
+    lack = lack_of_registers(lives=lives, has_emulator=emulator is not None)
     if not lives or is_dead:
-        found = [_with_stacks(target, one, stops) for one in first.verdicts]
+        found = [_with_stacks(target, one, stops, lack) for one in first.verdicts]
         return Diagnosis(str(target.release), first, tuple(found), first.notes, 1)
     host = _Host(emulator)
     before = clock(target)
@@ -113,7 +113,7 @@ def diagnose(
     found = [_without_ticks(one, first, second) for one in found]
     if second.jiffies == first.jiffies and clock(target) == before:
         found = [*host.on_still_clock(second, stops), *found]
-    found = [_with_stacks(target, host.explained(one), stops) for one in found]
+    found = [_with_stacks(target, host.explained(one), stops, lack) for one in found]
     found.sort(key=lambda one: one.order)
     return Diagnosis(str(target.release), second, tuple(found), second.notes, 2)
 
@@ -268,21 +268,22 @@ def registers_of(target: SandboxedTarget, stops: Stops | None) -> Iterator[list[
         yield registers
 
 
-def _with_stacks(target: SandboxedTarget, one: Verdict, stops: Stops | None) -> Verdict:
-    """A verdict on CPUs, with what these execute where their registers can be had."""
+def _with_stacks(target: SandboxedTarget, one: Verdict, stops: Stops | None, lack: str) -> Verdict:
+    """A verdict on CPUs, with what these execute, or `lack` where nobody has their registers."""
     if not one.cpus:
         return one
-    lack = NO_REGISTERS
     chosen, stacks = list[CpuRegisters](), list[CpuStack]()
     try:
         with registers_of(target, stops) as registers:
             chosen = [each for each in registers if each.cpu in one.cpus]
             stacks = target.cpu_stacks(chosen) if chosen else []
     except SilentMonitorError as error:
-        lack = f"is not known: {error}"
+        lack = str(error)
     if not chosen:
         numbers = ", ".join(map(str, one.cpus))
-        return replace(one, evidence=(*one.evidence, f"what CPU {numbers} executes {lack}"))
+        return replace(
+            one, evidence=(*one.evidence, f"what CPU {numbers} executes is not known: {lack}")
+        )
     flags = {each.cpu: each.values.get("flags", 0) for each in chosen}
     lines, text = [], one.text
     for stack in stacks:

@@ -242,7 +242,8 @@ def _module_symbols(target: Target) -> object:
 def _log(target: Target, after: int) -> object:
     log = printk_ring.read(target, after)
     records = [
-        [one.sequence, one.time_ns, one.level, list(map(str, one.lines))] for one in log.records
+        [one.sequence, one.time_ns, one.level, [line.with_tabs() for line in one.lines]]
+        for one in log.records
     ]
     return [log.left_out, records]
 

@@ -35,6 +35,17 @@ MONITOR_LIMIT_S, ANSWER_LIMIT_S = 5.0, 30.0
 process is stopped, and never to a second client."""
 
 
+def lack_of_registers(*, lives: bool, has_emulator: bool) -> str:
+    """Why the registers of a CPU are not known where nothing stops the machine, and what helps."""
+    if not lives:
+        return (
+            "this file does not hold its registers; a dump by `dump-guest-memory` or `virsh dump "
+            "--memory-only` does"
+        )
+    lack = "its registers are not in memory"
+    return f"{lack}; --monitor SOCKET or --gdb HOST:PORT reads them" if has_emulator else lack
+
+
 class Stops(Protocol):
     """A way to stop a machine. One thread uses it."""
 

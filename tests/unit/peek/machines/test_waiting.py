@@ -19,7 +19,8 @@ from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.base.console import TraplessError
 from trapless.cli import cli
 from trapless.peek import machines, waiting
-from trapless.peek.errors import ImageError
+from trapless.peek.errors import WAIT, ImageError, PeekError
+from trapless.peek.kernel.target import Target
 
 pytestmark = pytest.mark.slow  # time limits that run out
 
@@ -52,6 +53,20 @@ def test_a_kernel_that_is_gone_when_it_is_opened_is_waited_for(own_cache, tmp_pa
     threading.Timer(1.0, lambda: ram.write_bytes(whole)).start()
     with machine.open() as target:
         assert str(target.release) == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "message"),
+    [(0.1, "no kernel could be read within 0.1 s: it boots"), (0, f"it boots\n  {WAIT}")],
+)
+def test_wait_that_has_failed_does_not_advise_to_wait(limit_s: float, message: str) -> None:
+    class Boots:
+        def open(self, *, sandbox: bool = True) -> Target:
+            raise PeekError(f"it boots\n  {WAIT}")
+
+    with pytest.raises(PeekError) as caught:
+        waiting.wait_for(Boots, limit_s)  # type: ignore[arg-type]
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("data", [b"QFI\xfb", b"QEVM", b"\x7fELF"])

@@ -208,13 +208,10 @@ def stalled_grace_period(threads: Threads, clocks: Clocks, longer_s: float) -> V
         evidence.append(f"{thread.title} is inside a read-side critical section: {where}")
     names = [f"CPU {cpu}" for cpu in cpus[: limits.NAMED_MAX]]
     names += [one.title for one in readers[: limits.NAMED_MAX]]
-    if names:
-        readers_text = f"{' and '.join(names)} to finish reading data that RCU protects"
-    else:
-        readers_text = "readers of data that RCU protects, and memory shows none"
+    who = " and ".join(names) or "a reader, which memory does not show,"
     text = (
-        f"The kernel has waited for {seconds:.0f} s for {readers_text} (RCU stall): nothing that "
-        "replaces or frees such data goes on."
+        f"The kernel has waited for {seconds:.0f} s for {who} to finish reading data that RCU "
+        "protects (RCU stall): nothing that replaces or frees such data goes on."
     )
     return Verdict(Cause.RCU, text, seconds, f"{ROOT}grace period", tuple(evidence), tuple(cpus))
 

@@ -3,12 +3,14 @@
 
 Owns the ring's format: descriptors that each name a record by its number, and the text behind a
 number of its own in a ring of bytes. A record that is overwritten meanwhile has another number by
-then, and is left out. Of a log that is too long, the newest part is read. The ring came with Linux
-5.10; older kernels have another log.
+then, and is left out. Of a log that is too long, the newest part is read. Kernels before Linux 5.10
+have a buffer instead, in which records follow each other from the oldest to the newest.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trapless.peek import limits
@@ -49,11 +51,20 @@ class Log:
 
 def read(target: Target, after: int = -1) -> Log:
     """The records that the ring has after the one with that sequence number."""
-    if not target.has_symbol("prb"):
-        raise PeekError(f"{target.release} has a log of before Linux 5.10, which is not read")
     with limits.within(limits.Budget(limits.LOG)):
+        if not target.has_symbol("prb"):
+            return _newest_of_buffer(target, after)
         ring = target.read_u64(target.symbol("prb"))
         return _Ring(target, ring).newest(after)
+
+
+def _lines(data: bytes) -> tuple[GuestText, ...]:
+    """The lines of a message; one that is too long becomes several."""
+    return tuple(
+        GuestText(line[start : start + limits.TEXT_CHARS_MAX])
+        for line in data.split(b"\n")
+        for start in range(0, max(len(line), 1), limits.TEXT_CHARS_MAX)
+    )
 
 
 class _Ring:
@@ -139,9 +150,73 @@ class _Ring:
             at = 0  # a block that would cross the end begins at the beginning
         if int.from_bytes(self._texts[at : at + WORD], "little") & NUMBER != number:
             return ()
-        lines = self._texts[at + WORD : at + WORD + length].split(b"\n")
-        return tuple(
-            GuestText(line[start : start + limits.TEXT_CHARS_MAX])
-            for line in lines
-            for start in range(0, max(len(line), 1), limits.TEXT_CHARS_MAX)
-        )
+        return _lines(self._texts[at + WORD : at + WORD + length])
+
+
+# ---- Before Linux 5.10 ---------------------------------------------------------------------------
+
+
+def _newest_of_buffer(target: Target, after: int) -> Log:
+    """The newest records of the buffer, without those that are overwritten meanwhile."""
+    if not target.has_symbol("log_first_idx"):
+        raise PeekError(f"{target.release} has a log of a form that is not known")
+    buffer = _Buffer(target)
+    first = max(buffer.number("log_first_seq", WORD), after + 1)
+    newest = deque[Record](maxlen=limits.LOG_LINES_MAX)
+    count = 0
+    for one in buffer.records():
+        if one.sequence >= first:
+            newest.append(one)
+            count += 1
+    kept, lines, text_bytes = list[Record](), 0, 0
+    for one in reversed(newest):
+        lines += max(len(one.lines), 1)
+        text_bytes += sum(len(str(line)) for line in one.lines)
+        if lines > limits.LOG_LINES_MAX or text_bytes > limits.LOG_TEXT_BYTES_MAX:
+            break
+        kept.append(one)
+    return Log(kept[::-1], count - len(kept))
+
+
+class _Buffer:
+    """One copy of the buffer."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._sequence = self.number("log_first_seq", WORD)
+        self._first, self._last = self.number("log_first_idx", 4), self.number("log_next_seq", WORD)
+        size = self.number("log_buf_len", 4)
+        if size > 1 << limits.LOG_BYTES_BITS:
+            raise PeekError("the kernel's log is larger than any kernel's: the image is damaged")
+        self._data = target.read(target.read_u64(target.symbol("log_buf")), size)
+        names = ("ts_nsec", "len", "text_len", "level")
+        self._places = {name: target.place("printk_log", name) for name in names}
+        self._header = target.sizeof("printk_log")
+
+    def number(self, name: str, size: int) -> int:
+        """A variable of the kernel at this moment."""
+        return int.from_bytes(self._target.read(self._target.symbol(name), size), "little")
+
+    def _value(self, at: int, name: str) -> int:
+        place = self._places[name]
+        start = at + place.offset
+        value = int.from_bytes(self._data[start : start + place.size], "little")
+        return value >> place.bit & (1 << place.bits) - 1 if place.bits else value
+
+    def records(self) -> Iterator[Record]:
+        """All records, the oldest first. A length of zero leads to the beginning of the buffer."""
+        at, wraps = self._first, 0
+        for sequence in range(self._sequence, self._last):
+            length = self._value(at, "len")
+            if not length:
+                at, wraps = 0, wraps + 1
+                length = self._value(at, "len")
+            limits.spend(1, length)
+            if length < self._header or at + length > len(self._data) or wraps > 1:
+                return  # it is overwritten
+            start = at + self._header
+            text = self._data[start : min(start + self._value(at, "text_len"), at + length)]
+            yield Record(
+                sequence, self._value(at, "ts_nsec"), self._value(at, "level"), _lines(text)
+            )
+            at += length
