@@ -13,7 +13,9 @@ import pytest
 
 from tests.lab.runner.suite import Suite, in_bochs, kernel_names, of_the_library, programs
 from trapless.base.console import ConsoleProgress, Progress
+from trapless.stock import kernels
 
+OLDEST = kernels.GUESTS[0].name
 SUITES = pytest.StashKey[dict[str, Suite]]()
 
 
@@ -24,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "the first and the last will do",
         "tool: the subject is a tool of ours and not the module; with --tools-once the last of its "
         "kernels will do",
+        "oldest: runs on the oldest kernel that peek reads as well, with --kernels all",
     ):
         config.addinivalue_line("markers", marker)
 
@@ -34,6 +37,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = [name for name in names if name in {names[0], names[-1]}]
     if metafunc.definition.get_closest_marker("tool") and metafunc.config.getoption("--tools-once"):
         names = names[-1:]
+    elif metafunc.definition.get_closest_marker("oldest"):
+        names += [OLDEST] * (metafunc.config.getoption("--kernels") == "all")
     if "kernel" in metafunc.fixturenames and "program" in metafunc.fixturenames:
         once = of_the_library() if metafunc.config.getoption("--tools-once") else ()
         chosen = in_bochs() if metafunc.config.getoption("--emulator") == "bochs" else programs()

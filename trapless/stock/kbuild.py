@@ -314,7 +314,7 @@ def root_entry(root: Path) -> tuple[str, ...]:
     """The words that run a command inside `root`: in a user namespace, or as the superuser where
     user namespaces are switched off. The command sees /proc, which objtool of newer kernels
     reads."""
-    clean = "env -i PATH=/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C"
+    clean = "env -i PATH=/usr/bin:/usr/sbin:/bin HOME=/tmp LC_ALL=C"
     enter = f"exec {clean} chroot {shlex.quote(str(root))}"
     mounts = " && ".join(
         f"mount --rbind /{name} {shlex.quote(str(root / name))}" for name in ("dev", "proc")

@@ -33,7 +33,7 @@ class KernelSpec:
     metas: tuple[str, ...]  # packages that depend on the current image, best first
     series: str  # what the release begins with; empty takes any
     own_tools: bool = False  # its modules are built in an unpacked root with its own compiler
-    image_only: bool = False  # no module is built for it: it is a guest that peek reads
+    image_only: bool = False  # without headers: it is a guest that peek reads
     arch: Architecture = AMD64
 
     def of(self, arch: Architecture) -> KernelSpec:
@@ -76,14 +76,15 @@ BULLSEYE = ("bullseye", "bullseye-security")
 TRIXIE = ("trixie", "trixie-security")
 
 GUESTS: tuple[KernelSpec, ...] = (
-    KernelSpec("5.10", BULLSEYE, ("linux-image-amd64",), "5.10.", image_only=True),
+    KernelSpec("5.10", BULLSEYE, ("linux-image-amd64",), "5.10.", own_tools=True),
     KernelSpec("5.10-rt", ("bullseye",), ("linux-image-rt-amd64",), "5.10.", image_only=True),
     KernelSpec("5.10-cloud", BULLSEYE, ("linux-image-cloud-amd64",), "5.10.", image_only=True),
     KernelSpec("6.12-deb13", TRIXIE, ("linux-image-amd64",), "6.12.", image_only=True),
     KernelSpec("newest-rt", ("sid",), ("linux-image-rt-amd64",), "", image_only=True),
     KernelSpec("newest-cloud", ("sid",), ("linux-image-cloud-amd64",), "", image_only=True),
 )
-"""Kernels that the module is not built for, and that `trapless peek` reads."""
+"""Kernels that the module is not built for, and that `trapless peek` reads. One of them has headers
+for the modules of tests."""
 
 DEBUG_SOURCES = {
     "debug": debug_kernel.Source(BOOKWORM, "linux-source-6.1"),
@@ -160,10 +161,17 @@ def resolve(name: str, progress: Progress, arch: Architecture = AMD64) -> Kernel
 
 def _from_cache(spec: KernelSpec, progress: Progress) -> Kernel:
     folder = cache_dir() / "kernels" / spec.key
+
+    def loaded() -> Kernel | None:
+        """The kernel in the cache, unless it was fetched when it needed no headers."""
+        kernel = load(folder, progress)
+        lacks = kernel is not None and kernel.build_dir is None and not spec.image_only
+        return None if lacks else kernel
+
     return obtain(
         spec.key,
         folder,
-        lambda: load(folder, progress),
+        loaded,
         lambda part: _fetch(spec, part, progress),
         f"fetching kernel {spec.key}",
         progress,

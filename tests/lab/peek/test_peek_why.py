@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.batch.scandir.test_lab_places import NFS
 from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek.test_peek_serve import daemon
 from tests.lab.peek.watched_guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek
@@ -30,7 +31,7 @@ from trapless.peek.emulator import emulator_of
 from trapless.stock import kbuild, kernels
 from trapless.vm.qmp import Monitor
 
-pytestmark = [pytest.mark.tool, pytest.mark.timeout(2 * GUEST_LIMIT_S)]
+pytestmark = [pytest.mark.tool, pytest.mark.oldest, pytest.mark.timeout(2 * GUEST_LIMIT_S)]
 
 MODULE = ROOT / "tests/lab/modules/hang"
 PREPARE = """
@@ -97,6 +98,7 @@ MORE = (
 )
 VIRTIO = ("virtio_pci", "virtio_blk", "virtio_net")
 EXT4 = ("crc32c_generic", "loop", "ext4")
+NFS_MODULES = ("nfsd", "nfsv4")
 FREEZE = "mkdir -p /mnt; mount -t ext4 -o loop /ext4 /mnt && fsfreeze --freeze /mnt || echo failed"
 HEALTHY = {
     "idle": "true",
@@ -141,6 +143,12 @@ SILENT_FUSE = """
 mkdir -p /silent; /silent_fuse /silent & echo $! >/tmp/jobs
 until grep -q /silent /proc/mounts; do usleep 100000; done; ls /silent & true
 """
+SILENT_SERVER = f"""
+mkdir -p /disk; mount --bind /mnt /disk
+{NFS}
+ifconfig lo down; touch /nfs/x & echo $! >/tmp/jobs
+"""
+"""A file server, and a network that fails."""
 FULL_GROUP = """
 mkdir -p /cg; mount -t cgroup2 none /cg; echo +memory >/cg/cgroup.subtree_control; mkdir /cg/web
 echo 8M >/cg/web/memory.max
@@ -382,7 +390,7 @@ def test_boot_that_ended_before_the_first_program_is_named(kernel, append, cause
 
 @pytest.mark.nightly
 def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
-    with hanging(kernel, modules=stock(kernel, *EXT4, "fuse", *VIRTIO)) as running:
+    with hanging(kernel, modules=stock(kernel, *EXT4, "fuse", *NFS_MODULES, *VIRTIO)) as running:
         assert "failed" not in running.say(f"{FREEZE}; touch /mnt/x & true")
         named_first(running, Hang("frozen", "frozen", ("ext4", "loop0", "fsfreeze", "touch")))
         running.say("fsfreeze --unfreeze /mnt")
@@ -390,6 +398,10 @@ def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
         running.say(SILENT_FUSE)
         named_first(running, Hang("fuse", "server", ("ls", "FUSE")))
         running.say(END_JOBS)
+        assert not until(running, lambda one: not one["hangs"])["hangs"]
+        running.say(SILENT_SERVER)
+        named_first(running, Hang("nfs", "server", ("touch", "file server")))
+        running.say(f"ifconfig lo up; {END_JOBS}")
         assert not until(running, lambda one: not one["hangs"])["hangs"]
         running.say("for i in 1 2 3; do tail /dev/zero; done")
         named_first(running, Hang("memory", "memory", ("machine is out of memory", "killed")))

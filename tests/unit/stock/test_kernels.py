@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,16 @@ def test_a_damaged_cache_is_fetched_again(mirror: Repository) -> None:
         harm()
         assert resolve("test", Silent()) == kernel
         assert not (folder / "elsewhere").exists() and not (folder / "of-the-damaged").exists()
+
+
+@needs_apt
+def test_a_cached_kernel_without_headers_is_fetched_again_once_modules_are_built_for_it(
+    mirror: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "SUPPORTED", (replace(SPEC, image_only=True),))
+    assert resolve("test", Silent()).build_dir is None
+    monkeypatch.setattr(kernels, "SUPPORTED", (SPEC,))
+    assert resolve("test", Silent()).build_dir is not None
 
 
 @needs_apt

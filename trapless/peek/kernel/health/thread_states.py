@@ -46,7 +46,12 @@ NUMBERS = {
     "mm": "mm",
     "began": "start_time",
 }
-OPTIONAL = {"blocker": "blocker", "pi": "pi_blocked_on", "worker": "worker_private"}
+OPTIONAL = {
+    "blocker": ("blocker",),
+    "pi": ("pi_blocked_on",),
+    "worker": ("worker_private", "set_child_tid"),
+}
+"""Each with the names that it has had, and absent where a kernel has none of them."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,11 @@ class Threads:
         self._walk = Walk(self._target)
         state = structures.member("task_struct", "__state", "state")
         cpu = structures.member("task_struct", "thread_info.cpu", "cpu")
-        optional = {k: path for k, path in OPTIONAL.items() if structures.has("task_struct", path)}
+        optional = {
+            key: path
+            for key, paths in OPTIONAL.items()
+            if (path := next((one for one in paths if structures.has("task_struct", one)), ""))
+        }
         names = {"state": state, "cpu": cpu, **NUMBERS, **optional}
         places = {key: self._target.place("task_struct", path) for key, path in names.items()}
         self._first = min(place.offset for place in places.values())

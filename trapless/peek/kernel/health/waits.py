@@ -176,7 +176,9 @@ class Waits:
     def _rt_mutex(self, waiter: int) -> Wait:
         number = self._structures.number
         lock = number(waiter, "rt_mutex_waiter", "lock")
-        owner = number(lock, "rt_mutex_base", "owner") & ~1
+        # The part that is locked was a structure of its own from Linux 5.15 on.
+        record = "rt_mutex_base" if self._structures.has("rt_mutex_base", "owner") else "rt_mutex"
+        owner = number(lock, record, "owner") & ~1
         return Wait(f"the rt_mutex {self._name(lock)}", lock, owner, is_lost=not owner)
 
     def _percpu(self, thread: Thread) -> Wait | None:
