@@ -86,8 +86,9 @@ def _folders(directory: Path) -> tuple[list[Path], dict[str, str]]:
     folders, failed = [], {}
     for name in experiment.names():
         folder = directory / name
-        if failure := experiment.load_failure(folder):
-            failed[name] = f"it failed: {failure[0]}"
+        reason, _ = experiment.load_failure(folder) or ("", "")
+        if reason:
+            failed[name] = f"it failed: {reason}"
         elif (folder / result_file.FILE_NAME).exists():
             folders.append(folder)
         elif is_saved(folder / RAW_FILE):

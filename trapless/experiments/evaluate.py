@@ -183,8 +183,13 @@ def _one_by_one(specs: Sequence[Spec], choices: _Choices) -> list[str]:
             with side_by_side.turn(out, alone=False):
                 result_file.save(experiment.analyse(spec.name, directory), directory)
 
-        if reason := _why_it_fails(attempt, spec.name, directory, progress):
-            command = shlex.join(["trapless", *choices.words(spec)])
+        command = shlex.join(["trapless", *choices.words(spec)])
+        try:
+            reason = _why_it_fails(attempt, spec.name, directory, progress)
+        except KeyboardInterrupt:
+            experiment.note_failure(directory, "", command)
+            raise
+        if reason:
             progress.note(f"{spec.name} failed again: {reason}\nto go on with it: {command}")
             experiment.note_failure(directory, reason, command)
             failed.append(spec.name)

@@ -235,7 +235,8 @@ def collect(
 
 
 def note_failure(directory: Path, reason: str, command: str) -> None:
-    """Write the reason of a failure for the report, in place of a result."""
+    """Write the reason of a failure for the report, in place of a result, and the command that
+    continues; no reason where the run was interrupted."""
     words = {"reason": anonymous(reason), "command": command}
     with suppress(OSError):  # the disk itself may have failed, which was already reported
         directory.mkdir(parents=True, exist_ok=True)
@@ -243,7 +244,7 @@ def note_failure(directory: Path, reason: str, command: str) -> None:
 
 
 def load_failure(directory: Path) -> tuple[str, str] | None:
-    """Reason and command of an experiment that failed; None where it did not."""
+    """What was noted of an experiment that failed or was interrupted; None where it was not."""
     try:
         words = json_text.parse((directory / FAILURE_FILE).read_text(encoding="utf-8"))
         return str(words["reason"]), str(words["command"])

@@ -53,13 +53,14 @@ def read(directory: Path, progress: Progress) -> Report:
     sections: list[Section] = []
     unfinished: list[Unfinished] = []
     for folder in _folders(directory):
-        if failure := experiment.load_failure(folder):
-            unfinished.append(Unfinished(folder.name, *failure))
+        reason, command = experiment.load_failure(folder) or ("", "")
+        if reason:
+            unfinished.append(Unfinished(folder.name, reason, command))
         elif is_saved(folder / RAW_FILE) or (folder / result_file.FILE_NAME).exists():
             progress.step(f"reading {folder.name}")
             sections.append(_section(folder))
-        elif is_saved(folder / META_FILE) or folder.name in experiment.names():
-            unfinished.append(Unfinished(folder.name, place=_place(folder)))
+        elif command or is_saved(folder / META_FILE) or folder.name in experiment.names():
+            unfinished.append(Unfinished(folder.name, command=command, place=_place(folder)))
     if not sections and not any(one.reason for one in unfinished):
         names = ", ".join(one.name for one in unfinished)
         begun = f" (begun and not finished: {names})" if names else ""

@@ -24,7 +24,7 @@ from tests.notes import Notes
 from trapless.base import built_programs
 from trapless.base.architecture import ARM64
 from trapless.base.console import ConsoleProgress, Silent, TraplessError
-from trapless.experiments import evaluate, experiment
+from trapless.experiments import evaluate, experiment, report_files
 from trapless.experiments.collection import Collection
 from trapless.experiments.raw_files import read_rows
 from trapless.report.figures import Figure, Table
@@ -323,6 +323,21 @@ def test_one_that_fails_twice_fails_evaluate_but_not_the_others(offline, failing
     assert not (out / "batch-size" / "result.json").exists()
     assert (out / "parallel" / "result.json").exists()
     assert offline == [out]
+
+
+def test_one_that_is_interrupted_names_the_command_that_continues(offline, tmp_path, monkeypatch):
+    def collect(spec, directory, **words):
+        (directory / "boots").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "collect", collect)
+    shutil.copytree(DATA / "ls", tmp_path / "ls")
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.run(NAMES[:1], quick=True, out=tmp_path, kernel="any", progress=Silent())
+    (unfinished,) = report_files.read(tmp_path, Silent()).unfinished
+    assert unfinished.state.startswith("was not finished")
+    words = f"trapless evaluate {NAMES[0]} --quick --kernel any --out {tmp_path}"
+    assert unfinished.go_on == words
 
 
 def test_what_is_about_to_happen_is_said_first(offline, tmp_path, monkeypatch):
