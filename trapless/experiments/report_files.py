@@ -126,9 +126,10 @@ def _place(folder: Path) -> str:
     may be empty."""
     boots = folder / BOOTS
     running = [f"during boot {path.stem}" for path in sorted(boots.glob("*.part"))]
-    saved = [f"after {len(list(boots.glob('*.jsonl')))} boots that are saved"]
+    count = len(list(boots.glob("*.jsonl")))
+    many = "one boot that is" if count == 1 else f"{count} boots that are"
     logs = [f"after a failure, of which {path} is the log" for path in sorted(folder.glob("*.log"))]
-    words = [*running, *(saved if boots.is_dir() else []), *logs]
+    words = [*running, *([f"after {many} saved"] if count else []), *logs]
     return f": it was interrupted {', '.join(words)}" if words else ""
 
 
