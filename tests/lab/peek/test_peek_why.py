@@ -149,6 +149,8 @@ mkdir -p /disk; mount --bind /mnt /disk
 ifconfig lo down; touch /nfs/x & echo $! >/tmp/jobs
 """
 """A file server, and a network that fails."""
+FULL_MEMORY = "(while :; do tail /dev/zero; sleep 2; done) & echo $! >/tmp/jobs"
+"""Processes are killed one after the other until it ends: a busy host is slow to look twice."""
 FULL_GROUP = """
 mkdir -p /cg; mount -t cgroup2 none /cg; echo +memory >/cg/cgroup.subtree_control; mkdir /cg/web
 echo 8M >/cg/web/memory.max
@@ -403,8 +405,9 @@ def test_disks_and_file_systems_that_do_not_answer_are_named(kernel):
         named_first(running, Hang("nfs", "server", ("touch", "file server")))
         running.say(f"ifconfig lo up; {END_JOBS}")
         assert not until(running, lambda one: not one["hangs"])["hangs"]
-        running.say("for i in 1 2 3; do tail /dev/zero; done")
+        running.say(FULL_MEMORY)
         named_first(running, Hang("memory", "memory", ("machine is out of memory", "killed")))
+        running.say(END_JOBS)
         assert not until(running, lambda one: not one["hangs"])["hangs"]
         running.say(FULL_GROUP)
         named_first(running, Hang("group", "memory", ("control group /web", "killed")))
