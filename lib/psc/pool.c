@@ -165,8 +165,8 @@ void tl_psc_pool_end(struct tl_psc *psc, const struct psc_turn *turn)
 /*
  * The requester is told of several completions by one signal: the worker leaves the signal to a
  * later completion while requests wait and a watcher would give it if that call blocked. A watcher
- * that was woken counts: on busy processors it may not run for long, but a call that blocks makes
- * room for it.
+ * that was only woken counts, too: it may have to wait for a processor, but a call that blocks
+ * leaves it one.
  */
 void tl_psc_pool_signal(struct tl_psc *psc)
 {
