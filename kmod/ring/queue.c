@@ -296,10 +296,11 @@ static int notify_locked(struct tlk_ring *ring, u32 count) __must_hold(&ring->qu
 	atomic_add(count, &queue->unfinished);
 	atomic64_add(count, &ring->counts.submitted);
 	/*
-	 * Pairs with the acquire in tlk_queue_take(), and with the full barrier of
-	 * tlk_wake_worker_went(): `awake` is read behind it.
+	 * The full barriers on both sides of xchg() pair with the acquire in tlk_queue_take(), so
+	 * that a worker sees the requests, and with that of tlk_wake_worker_went(): `awake` is read
+	 * behind it. smp_store_mb() would order nothing before the store, except on x86.
 	 */
-	smp_store_mb(queue->tail, queue->tail + count);
+	xchg(&queue->tail, queue->tail + count);
 	tlk_wake_for_new_locked(queue);
 	return 0;
 }

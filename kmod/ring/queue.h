@@ -73,7 +73,7 @@ struct tlk_queue {
 	/*
 	 * submit[] entries since set-up, modulo 2^32: head of them are taken, tail notified.
 	 * Workers move head by compare-and-exchange; tail is written under lock. A worker
-	 * that sees the new tail sees what user space wrote before it notified: the release in
+	 * that sees the new tail sees what user space wrote before it notified: the xchg() of
 	 * notify_locked() pairs with the acquire in tlk_queue_take().
 	 */
 	atomic_t head;
@@ -207,7 +207,7 @@ static __always_inline int tlk_queue_take(struct tlk_ring *ring, struct tlk_queu
 			return tlk_queue_take_redo(ring, worker);
 		WRITE_ONCE(queue->redo_was_last, false);
 	}
-	/* Pairs with the release in notify_locked(). */
+	/* Pairs with the xchg() of notify_locked(). */
 	while ((u32)head != smp_load_acquire(&queue->tail)) {
 		slot = READ_ONCE(ring->submit[head & ring->mask]);
 		if (!atomic_try_cmpxchg(&queue->head, &head, head + 1))
