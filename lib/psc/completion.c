@@ -138,7 +138,8 @@ static bool take_completion(struct tl_psc *psc, struct psc_completions *queue, u
 	if (!queue->slots)
 		return false;
 	place = &queue->slots[queue->taken & psc->mask];
-	value = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+	/* Not merely with acquire: that could be read before the store of rearm() is seen. */
+	value = __atomic_load_n(place, __ATOMIC_SEQ_CST);
 	if (!value)
 		return false;
 	__atomic_store_n(place, 0, __ATOMIC_RELAXED);
@@ -186,11 +187,14 @@ int tl_psc_next(struct tl_psc *psc, struct tl_psc_completion *completion)
 	if (!psc->own.slots)
 		return -EINVAL;
 	if (!any_completion(psc, &slot)) {
+		if (psc->loop_fd >= 0)
+			rearm(psc);
+		/*
+		 * Behind the arming, as the look at the queue is: a thread that makes the module
+		 * stop wakes the requester if it finds the descriptor armed, or else is seen here.
+		 */
 		tl_psc_in_user_space(psc);
-		if (psc->loop_fd < 0)
-			return 0;
-		rearm(psc);
-		if (!any_completion(psc, &slot))
+		if (psc->loop_fd < 0 || !any_completion(psc, &slot))
 			return 0;
 	}
 	completion->user_data = psc->user_data[slot];

@@ -37,8 +37,9 @@ static uint32_t unfinished(const struct tl_psc *psc)
 
 	if (psc->backend == TL_BACKEND_PLAIN)
 		return load(&psc->unfinished);
+	/* Not merely with acquire: wait_left is to be seen before the states are read. */
 	for (uint32_t slot = 0; slot < psc->entries; slot++) {
-		uint32_t state = __atomic_load_n(&psc->requests[slot].state, __ATOMIC_ACQUIRE);
+		uint32_t state = __atomic_load_n(&psc->requests[slot].state, __ATOMIC_SEQ_CST);
 
 		n += state == TL_SUBMITTED || state == TL_RUNNING || state == TL_CANCELED;
 	}
