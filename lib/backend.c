@@ -44,19 +44,20 @@ int tl_device_ioctl(int fd, unsigned long request, void *argument)
 	return result;
 }
 
-_Static_assert(TL_RING_ERRORS_BYTES % 4096 == 0, "the ring begins with a page");
+_Static_assert(TL_SLOT_ERRORS * sizeof(struct tl_request) <= PAGE_BYTES_MAX,
+	       "the errors stand before the ring");
 
-/* Maps the ring, and before it memory of the process alone: TL_SLOT_ERRORS requests. */
+/* Maps the ring, and before it memory of the process alone, whose end holds TL_SLOT_ERRORS. */
 static int ring_map(struct tl_object_header *header)
 {
-	size_t bytes = TL_RING_ERRORS_BYTES + header->ring_bytes;
+	size_t bytes = PAGE_BYTES_MAX + header->ring_bytes;
 	char *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int error;
 
 	if (place == MAP_FAILED)
 		return -errno;
-	header->ring = mmap(place + TL_RING_ERRORS_BYTES, header->ring_bytes,
-			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, header->fd, 0);
+	header->ring = mmap(place + PAGE_BYTES_MAX, header->ring_bytes, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_FIXED, header->fd, 0);
 	if (header->ring != MAP_FAILED)
 		return 0;
 	error = errno;

@@ -49,12 +49,19 @@ void tl_set_close(const struct tl_set *set, int member);
 
 /* ---- object.c: memory that reads as zeros in the child of a fork ------------------------- */
 
+/* The largest page of any kernel for the processor: what begins there begins with a page. */
+#ifdef __aarch64__
+#define PAGE_BYTES_MAX 65536u
+#else
+#define PAGE_BYTES_MAX 4096u
+#endif
+
 /* The part of an object that a child can read, so that it can free what it has inherited. */
 struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
 	struct tl_wake wake;	/* what an event loop waits for without the module */
-	/* The shared mapping, behind TL_SLOT_ERRORS requests, or NULL; not mapped in a child. */
+	/* The shared mapping, behind a page of own memory, or NULL; not mapped in a child. */
 	void *ring;
 	size_t ring_bytes;
 	void *heap;		/* one block of malloc(), or NULL */
@@ -82,7 +89,6 @@ int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
  * stand before slot 0, and their results are the errors. The inline functions look for nothing.
  */
 #define TL_SLOT_ERRORS 64u
-#define TL_RING_ERRORS_BYTES (TL_SLOT_ERRORS * sizeof(struct tl_request))
 
 /* The error for a slot that does not exist: that of the function that should have made it. */
 static inline int tl_slot_error(unsigned int slot)

@@ -19,13 +19,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PAGE_BYTES 4096u
-
-_Static_assert(sizeof(struct tl_object_header) <= PAGE_BYTES, "the header fits its page");
+_Static_assert(sizeof(struct tl_object_header) <= PAGE_BYTES_MAX, "the header fits its page");
 
 struct tl_object_header *tl_header_of(void *object)
 {
-	return (struct tl_object_header *)(void *)((char *)object - PAGE_BYTES);
+	return (struct tl_object_header *)(void *)((char *)object - PAGE_BYTES_MAX);
 }
 
 void *tl_heap_resize(void *old, size_t count, size_t bytes)
@@ -56,7 +54,8 @@ static void after_fork(void)
 static void after_fork_in_child(void)
 {
 	for (struct tl_object_header *header = kept; header; header = header->next)
-		madvise((char *)header + PAGE_BYTES, header->bytes - PAGE_BYTES, MADV_DONTNEED);
+		madvise((char *)header + PAGE_BYTES_MAX, header->bytes - PAGE_BYTES_MAX,
+			MADV_DONTNEED);
 	kept = NULL;
 	pthread_mutex_unlock(&kept_lock);
 }
@@ -95,7 +94,7 @@ static void forget(const struct tl_object_header *header)
 
 int tl_object_create(void **object, size_t bytes)
 {
-	size_t whole = PAGE_BYTES + ((bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1));
+	size_t whole = PAGE_BYTES_MAX + ((bytes + PAGE_BYTES_MAX - 1) & -(size_t)PAGE_BYTES_MAX);
 	int saved = errno, error;
 	struct tl_object_header *header;
 	char *memory;
@@ -105,7 +104,7 @@ int tl_object_create(void **object, size_t bytes)
 		goto failed;
 	header = (struct tl_object_header *)(void *)memory;
 	header->bytes = whole;
-	if (madvise(memory + PAGE_BYTES, whole - PAGE_BYTES, MADV_WIPEONFORK)) {
+	if (madvise(memory + PAGE_BYTES_MAX, whole - PAGE_BYTES_MAX, MADV_WIPEONFORK)) {
 		error = keep(header);
 		if (error)
 			goto unmap;
@@ -113,7 +112,7 @@ int tl_object_create(void **object, size_t bytes)
 	errno = saved;
 	header->fd = -1;
 	header->wake.read_fd = header->wake.write_fd = -1;
-	*object = memory + PAGE_BYTES;
+	*object = memory + PAGE_BYTES_MAX;
 	return 0;
 
 unmap:
@@ -136,8 +135,7 @@ void tl_object_destroy(void *object, bool own)
 	if (header->fd >= 0)
 		tl_ring_close(header->fd, header->ring);
 	if (own && header->ring)
-		munmap((char *)header->ring - TL_RING_ERRORS_BYTES,
-		       TL_RING_ERRORS_BYTES + header->ring_bytes);
+		munmap((char *)header->ring - PAGE_BYTES_MAX, PAGE_BYTES_MAX + header->ring_bytes);
 	tl_wake_close(&header->wake);
 	munmap(header, header->bytes);
 	errno = saved;

@@ -56,11 +56,9 @@ struct tlk_ring *tlk_ring_create(unsigned int entries, bool completions)
 	struct tlk_ring *ring;
 	unsigned int pages;
 
-	BUILD_BUG_ON(TL_RING_BYTES(1) % PAGE_SIZE);
-	BUILD_BUG_ON(TL_RING_COMPLETIONS_BYTES(1) % PAGE_SIZE);
 	if (completions)
 		bytes += TL_RING_COMPLETIONS_BYTES(entries);
-	pages = bytes >> PAGE_SHIFT;
+	pages = DIV_ROUND_UP(bytes, PAGE_SIZE);
 
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)

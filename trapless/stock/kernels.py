@@ -63,13 +63,17 @@ OTHERS: tuple[KernelSpec, ...] = (
 )
 """Flavours of the same kernels, which `make matrix-all` tries: PREEMPT_RT, and for clouds."""
 
-OF_OTHERS = {ARM64.name: ("6.12",)}
-"""By architecture, which of these there are; the first is run where none is asked for."""
+OF_ARM64 = (
+    SUPPORTED[1].of(ARM64),
+    KernelSpec("6.12-16k", BOOKWORM, ("linux-image-arm64-16k",), "6.12.", arch=ARM64),
+)
+OF_OTHERS = {ARM64.name: {spec.name: spec for spec in OF_ARM64}}
+"""By architecture; the first is run where none is asked for. 16k: pages of 16 KiB."""
 
 
 def default(arch: Architecture = AMD64) -> str:
     """The default kernel: the first and oldest of those for an architecture."""
-    return OF_OTHERS.get(arch.name, (SUPPORTED[0].name,))[0]
+    return next(iter(OF_OTHERS.get(arch.name, (SUPPORTED[0].name,))))
 
 
 BULLSEYE = ("bullseye", "bullseye-security")
@@ -142,7 +146,7 @@ def resolve(name: str, progress: Progress, arch: Architecture = AMD64) -> Kernel
                 status=2,
             )
         cache.need_plain_path(cache_dir())
-        return _from_cache(specs[name].of(arch), progress)
+        return _from_cache(OF_OTHERS[arch.name][name], progress)
     if name in debug_kernel.SPECS or name in specs:
         cache.need_plain_path(cache_dir())
     if name in debug_kernel.SPECS:

@@ -64,21 +64,23 @@ static void words_are_read_and_written(void)
 	static const uint64_t constant = 40;
 	struct tl_batch *batch = batch_new(16);
 	/* The last word of a page, before one that is not there; and one that may only be read. */
-	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t word = 0, *last = (void *)(page + 4088);
+	const size_t bytes = (size_t)getpagesize();
+	char *page = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+	uint64_t word = 0, *last = (void *)(page + bytes - 8);
 	uint32_t half = 7;
 	int files = open_files();
 
 	refuse(SYS_process_vm_readv);
 	refuse(SYS_process_vm_writev);
-	MUST(munmap(page + 4096, 4096));
+	MUST(munmap(page + bytes, bytes));
 	*last = 5;
 	TL_ADD(batch, TL_NR_STORE, &word, 7);
 	TL_ADD(batch, TL_NR_INCREASE, &word, 2);
 	TL_ADD(batch, SYS_dup3 | TL_WORD32(0) | TL_WORD64(1), &half, last);
-	TL_ADD(batch, SYS_dup3 | TL_WORD64(0), page + 4092, 1);
+	TL_ADD(batch, SYS_dup3 | TL_WORD64(0), page + bytes - 4, 1);
 	TL_ADD(batch, SYS_dup3 | TL_WORD64(0), 8, 1);
-	TL_ADD(batch, TL_NR_INCREASE, page + 4092, 1);
+	TL_ADD(batch, TL_NR_INCREASE, page + bytes - 4, 1);
 	TL_ADD(batch, TL_NR_STORE, (uintptr_t)&constant, 1);
 	TL_ADD(batch, TL_NR_STORE, NULL, 1);
 	TL_ADD(batch, TL_NR_INCREASE, last, 1);
