@@ -35,10 +35,11 @@ from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel import kallsyms, symbol_cache, tasks
 from trapless.peek.kernel.btf import Btf
 from trapless.peek.kernel.image import locate
+from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.target import Target
 from trapless.peek.limits import TEXT_CHARS_MAX
 from trapless.peek.sampling import recording_figures, recording_tables
-from trapless.peek.sandbox.client import open_target
+from trapless.peek.sandbox.client import Resolver, open_target
 from trapless.peek.trace.event_decoder import NEEDED, Decoder
 from trapless.peek.trace.rings import Place
 from trapless.report import text_report
@@ -281,6 +282,35 @@ def test_the_modules_own_places_are_accepted():
     )
     assert len(rows) > 20 and set(NEEDED) <= {name for name, _ in rows}
     Decoder(tuple(Place.parse(f"{name}:{labels}") for name, labels in rows), None)
+
+
+DEAF = """
+import sys, time; sys.path.insert(0, sys.argv[2])
+from trapless.peek.sandbox.messages import receive, send
+receive(0)
+send(1, {"load": "0" * 40})
+time.sleep(600)
+"""
+
+
+class LargeStore:
+    """Has more for each build-id than a pipe takes."""
+
+    def load(self, _: str) -> tuple[bytes, bytes]:
+        return bytes(64), bytes(8 << 20)
+
+    def save(self, *_: object) -> None:
+        raise AssertionError
+
+
+def test_a_sandbox_that_does_not_read_what_it_has_asked_for_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(jail, "PROGRAM", DEAF)
+    monkeypatch.setattr(limits, "BUSY_FACTOR", 0.05)
+    layouts = open_memory(ToyKernel().save(tmp_path))
+    with pytest.raises(PeekError, match="took more than"):
+        Resolver(layouts, LargeStore())
+    for memory in layouts:
+        memory.close()
 
 
 TAKEN_OVER = """

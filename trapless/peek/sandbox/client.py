@@ -8,6 +8,7 @@ has named, and nothing is decoded. The limits are in ../limits.py, for all of pe
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -97,6 +98,7 @@ class Resolver:
         self._process = jail.start("trapless.peek.sandbox.sandboxed_resolver", descriptors=files)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
+        os.set_blocking(self._input.fileno(), False)  # it may never read what it has asked for
 
     def _open(self) -> Any:
         filled = _filled(self._layouts[0])
@@ -147,7 +149,7 @@ class Resolver:
         try:
             end_s = time.monotonic() + seconds * limits.BUSY_FACTOR
             jail.allow(self._process.pid, seconds)
-            messages.send(self._input.fileno(), question)
+            messages.send(self._input.fileno(), question, end_s)
             return messages.ANSWERS[name](self._said(end_s))
         except SilentError:
             raise PeekError(self._ending(seconds)) from None
@@ -168,29 +170,30 @@ class Resolver:
             asks, reads = asks + ("read" not in said), reads + 1
             if "read" in said:
                 began_s = time.monotonic()
-                self._give(messages.PLACE(said["read"]))
+                memory = self._memory(messages.PLACE(said["read"]))
                 # The time that memory takes to come here is not the process's.
                 away_s = min(time.monotonic() - began_s, away_left_s)
                 end_s, away_left_s = end_s + away_s, away_left_s - away_s
+                messages.send(self._input.fileno(), memory, end_s)
             elif "answer" in said:
                 return said["answer"]
             elif "error" in said:
                 kind = BootingError if said.get("boots") is True else PeekError
                 raise kind(_message(said["error"]), status=2 if said.get("status") == 2 else 1)
             elif isinstance(said.get("load"), str):
-                self._load(said["load"])
+                self._load(said["load"], end_s)
             elif isinstance(said.get("save"), str):
                 self._save(said["save"], *(messages.receive(output, end_s) for _ in range(2)))
             else:
                 raise FormError("neither an answer nor an error")
         raise FormError("more questions than answers")
 
-    def _load(self, build_id: str) -> None:
+    def _load(self, build_id: str, end_s: float) -> None:
         kept = self._store.load(build_id)
         if kept is None:
             self._missing.add(build_id)
         for part in kept or (b"", b""):
-            messages.send(self._input.fileno(), part)
+            messages.send(self._input.fileno(), part, end_s)
 
     def _save(self, build_id: str, digest: object, text: object) -> None:
         """Keep symbols that were not there. A guest that has taken over the process would give the
@@ -201,15 +204,14 @@ class Resolver:
             self._missing.remove(build_id)
             self._store.save(build_id, digest, text)
 
-    def _give(self, place: tuple[int, int]) -> None:
-        """Read memory for the process, which has no file of it."""
+    def _memory(self, place: tuple[int, int]) -> object:
+        """Memory for the process, which has no file of it, or the error."""
         if self._asked is None:
             raise FormError("a question for memory")
         try:
-            answer: object = self._asked.read(*place)
+            return self._asked.read(*place)
         except PeekError as error:
-            answer = {"error": str(error)}
-        messages.send(self._input.fileno(), answer)
+            return {"error": str(error)}
 
     def _ending(self, seconds: float) -> str:
         """Why the process has ended, which it is made to do here where it has not."""

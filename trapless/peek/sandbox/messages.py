@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from trapless.base import json_text
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, SilentError, exactly
+from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, SilentError, exactly, wait_for
 
 HEADER = struct.Struct("<cI")
 JSON, BYTES = b"J", b"B"
@@ -28,14 +29,17 @@ class FormError(PeekError):
     """The other side says what no answer can be."""
 
 
-def send(descriptor: int, message: object) -> None:
-    """Send bytes as they are, and anything else as JSON."""
+def send(descriptor: int, message: object, end_s: float | None = None) -> None:
+    """Send bytes as they are, and anything else as JSON. SilentError where the other side does not
+    take them until a time of time.monotonic(), for which the descriptor does not block."""
     kind, data = (
         (BYTES, message) if isinstance(message, bytes) else (JSON, json.dumps(message).encode())
     )
     left = memoryview(HEADER.pack(kind, len(data)) + data)
     try:
         while left:
+            if end_s is not None:
+                wait_for(descriptor, select.POLLOUT, end_s)
             left = left[os.write(descriptor, left[:CHUNK_BYTES]) :]
     except OSError as error:
         raise SilentError("the other side has ended") from error

@@ -209,7 +209,7 @@ class Server:
             self._listener = _listener(address)
         except OSError as error:
             remedy = REMEDIES.get(error.errno or 0, "")
-            raise PeekError(f"--listen {address}: {error.strerror}{remedy}") from error
+            raise PeekError(f"--listen {address}: {error.strerror or error}{remedy}") from error
         port = self._listener.server_port
         self.address = Address(address.host, port, address.path)
         self._listener.set_app(application(inventory))

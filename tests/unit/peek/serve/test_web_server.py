@@ -50,6 +50,11 @@ def test_a_foreign_page_cannot_read_the_daemon_through_a_browser(server):
         assert status(server, "/metrics", Host=host) == 200, host
 
 
+def test_a_path_that_is_too_long_for_a_socket_is_said():
+    with pytest.raises(PeekError, match=r"--listen /a+: AF_UNIX path too long"):
+        Server(Address.named("/" + 200 * "a"), Inventory(settings()))
+
+
 def test_a_unix_socket_is_for_its_user_and_group(tmp_path):
     path = tmp_path / "peek.sock"
     with socket.socket(socket.AF_UNIX) as left:

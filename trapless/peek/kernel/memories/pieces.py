@@ -66,16 +66,21 @@ class Pieces:
             self._data = bytearray()
 
 
+def wait_for(descriptor: int, event: int, end_s: float) -> None:
+    """Wait until a pipe has data, or room; SilentError where it has none at a time."""
+    poll = select.poll()  # select() takes no descriptor from 1024 on
+    poll.register(descriptor, event)
+    left_s = min(max(end_s - time.monotonic(), 0), POLL_S_MAX)
+    if not poll.poll(1000 * left_s):
+        raise SilentError("no answer in time")
+
+
 def exactly(descriptor: int, length: int, end_s: float | None) -> bytes:
     """That many bytes of a pipe; SilentError where they do not come until a time."""
     pieces = []
     while length:
         if end_s is not None:
-            poll = select.poll()  # select() takes no descriptor from 1024 on
-            poll.register(descriptor, select.POLLIN)
-            left_s = min(max(end_s - time.monotonic(), 0), POLL_S_MAX)
-            if not poll.poll(1000 * left_s):
-                raise SilentError("no answer in time")
+            wait_for(descriptor, select.POLLIN, end_s)
         piece = os.read(descriptor, min(length, CHUNK_BYTES))
         if not piece:
             raise SilentError("the other side has ended")

@@ -119,7 +119,9 @@ def _receive(name: str, pipe: int, file: int, seconds: float) -> Any:
                 raise PeekError(_no_room(name))
         began_s = time.monotonic()
         try:
-            os.pwrite(file, data, place)
+            while data:  # a disk that becomes full may take a part
+                written = os.pwrite(file, data, place)
+                data, place = data[written:], place + written
         except OSError as error:
             raise PeekError(f"{_no_room(name)} ({error.strerror})") from error
         end_s += time.monotonic() - began_s  # a slow disk is not the process's fault
