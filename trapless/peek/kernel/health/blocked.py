@@ -15,7 +15,15 @@ from trapless.peek.kernel.health.devices import Disk
 from trapless.peek.kernel.health.guest_cpus import named
 from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.thread_states import SLEEPS, Clocks, Thread, Threads
-from trapless.peek.kernel.health.waits import FREEZE, LOCK, PAGE, SERVED_PAGE, WORK, Waits
+from trapless.peek.kernel.health.waits import (
+    BLOCKERS,
+    FREEZE,
+    LOCK,
+    PAGE,
+    SERVED_PAGE,
+    WORK,
+    Waits,
+)
 from trapless.peek.kernel.health.work_queues import WorkQueues
 
 ON_PURPOSE = (
@@ -24,7 +32,11 @@ ON_PURPOSE = (
     "ptrace_stop",
     "do_signal_stop",
     "coredump_task_exit",
+    "exit_mm",
+    "do_exit",
 )
+"""Functions in which a thread sleeps until somebody else lets it go on. In the last three it waits
+for the end of a core dump of its process, in exit_mm() or do_exit() on older kernels."""
 NOT_BEGUN = "kthread"
 """The function in which a new kernel thread sleeps until somebody wakes it for the first time."""
 TIMERS = ("msleep", "ssleep", "usleep_range", "schedule_timeout_killable", "fsleep", "cgroup_enter")
@@ -142,7 +154,11 @@ class Blocked:
         return _starts(stack[:4], (FUSE_WAIT,)) and not _starts(stack, FUSE_LOCKS)
 
     def _has_record(self, thread: Thread) -> bool:
-        return bool(thread.values.get("blocker") or thread.values.get("pi"))
+        """Whether a thread has a record of a lock that it waits for. Drivers wait for events at
+        semaphores, in a sleep that a signal may end."""
+        blocker = thread.values.get("blocker", 0)
+        is_lock = blocker and BLOCKERS[blocker & 3] != "semaphore"
+        return bool(is_lock or thread.values.get("pi"))
 
     def verdicts(self, longer_s: float) -> list[Verdict]:
         """One verdict for each circle, and for each root that keeps threads waiting for long."""
@@ -167,14 +183,18 @@ class Blocked:
     # ---- Chains ----------------------------------------------------------------------------------
 
     def _chain(self, thread: Thread) -> tuple[list[int], list[int]]:
-        """From a thread to the root of its wait, and the circle that it ends in, if it does."""
+        """From a thread to the root of its wait, and the circle that it ends in, if it does.
+
+        Whoever took a lock last may have given it back, which is no circle.
+        """
         chain, at = [thread.address], thread.address
         while (wait := self.waits.get(at)) is not None and wait.owner:
-            if wait.kind == LOCK and self._is_successor(wait.owner):
+            if wait.kind == LOCK and not wait.note and self._is_successor(wait.owner):
                 return [*chain, 0], []
             at = wait.owner
             if at in chain:
-                return chain, chain[chain.index(at) :]
+                circle = chain[chain.index(at) :]
+                return chain, [] if any(self.waits[one].note for one in circle) else circle
             chain.append(at)
             if len(chain) > limits.FRAMES_MAX:
                 break
@@ -262,16 +282,14 @@ class Blocked:
                 f"without giving it back{by}."
             )
             return cause, text, []
-        if nearest.note and nearest.owner == owner and "reader" in nearest.note:
-            have = f"{who} {'has' if len(group) == 1 else 'have'}"
-            _, does = self._activity(root)
-            text = (
-                f"{have} waited for {seconds:.0f} s for {nearest.what}, which others read; the "
-                f"last reader that is known is {root.title}, which {does}."
-            )
-            return Cause.LOCK, text, [self._stack(root)]
         other, does = self._activity(root)
         have = f"{who} {'has' if len(group) == 1 else 'have'} waited for {seconds:.0f} s"
+        if nearest.note and nearest.owner == owner:
+            last = "whose last owner"
+            if "reader" in nearest.note:
+                last = "which others read; the last reader that is known"
+            text = f"{have} for {nearest.what}, {last} is {root.title}, which {does}."
+            return Cause.LOCK, text, [self._stack(root)]
         if nearest.kind == WORK:
             text = f"{have} for {nearest.what}; it is done by {root.title}, which {does}."
         else:

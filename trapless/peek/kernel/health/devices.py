@@ -81,10 +81,9 @@ def _ages(structures: Structures, clocks: Clocks, disk: int) -> Iterator[float]:
     tables = number(tags_of_set, "blk_mq_tag_set", "tags")
     count = number(tags_of_set, "blk_mq_tag_set", "nr_hw_queues")
     left = limits.DISK_REQUESTS_MAX
-    for place in range(min(count, limits.CPUS_MAX)):
-        tags = target.read_u64(tables + WORD * place)
-        if not tags:
-            continue
+    # Queues may share one table.
+    of_queues = (target.read_u64(tables + WORD * at) for at in range(min(count, limits.CPUS_MAX)))
+    for tags in filter(None, dict.fromkeys(of_queues)):
         size = min(number(tags, "blk_mq_tags", "nr_tags"), left)
         left -= size
         table = number(tags, "blk_mq_tags", "rqs")
@@ -95,8 +94,7 @@ def _ages(structures: Structures, clocks: Clocks, disk: int) -> Iterator[float]:
                 continue
             if number(request, "request", "state") == IN_FLIGHT:
                 started = number(request, "request", "start_time_ns")
-                # The kernel counts its clock of time from the same moment as that of its scheduler.
-                yield max(clocks.now_ns - started, 0) / NS if started else 0.0
+                yield max(clocks.time_ns - started, 0) / NS if started else 0.0
 
 
 def memory(
@@ -149,7 +147,7 @@ def memory(
 
 
 def _is_victim(structures: Structures, thread: Thread) -> bool:
-    if thread.is_kernel:
+    if thread.is_kernel or thread.has_ended:  # perhaps its parent never asks for its status
         return False
     try:
         return bool(structures.number(thread.entry.signal, "signal_struct", "oom_mm"))

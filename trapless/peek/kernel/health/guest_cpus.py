@@ -19,8 +19,8 @@ TURN_S = 0.02
 """How long one thread keeps a CPU from others that take turns with it, with room to spare."""
 WHEN_IDLE = 5
 """SCHED_IDLE, of threads that are to run only where nobody else wants to."""
-TIMERS, TICK = "hrtimer_cpu_base", "tick_next_period"
-"""The timers of a CPU, and the time of the next tick that the kernel counts, in ns."""
+TIMERS = "hrtimer_cpu_base"
+"""The timers of a CPU."""
 HARD, SOFT = 0xFF0000, 0x100
 """The bits of a CPU's count that say that it handles an interrupt, or a softirq."""
 WATCHDOG_S = 8.0
@@ -35,8 +35,7 @@ class Processors:
         self._structures: Structures = threads.structures
         self._target = self._structures.target
         online = set(self._target.cpus_online)
-        has_time = self._target.has_symbol(TICK) and self._structures.has(TIMERS, "hres_active")
-        self._tick_ns = self._structures.variable(TICK, signed=True) if has_time else 0
+        self._has_timers = self._structures.has(TIMERS, "hres_active")
         self.all = [self._processor(cpu, cpu in online) for cpu in clocks.rqs]
 
     def _processor(self, cpu: int, is_online: bool) -> Processor:
@@ -49,8 +48,8 @@ class Processors:
         timers = self._target.percpu("hrtimer_bases", cpu)
         next_event = number(timers, TIMERS, "expires_next")
         due_ns = 0
-        if self._tick_ns and next_event and number(timers, TIMERS, "hres_active"):
-            due_ns = self._tick_ns - next_event
+        if self._has_timers and next_event and number(timers, TIMERS, "hres_active"):
+            due_ns = self._clocks.time_ns - next_event
         return Processor(
             cpu,
             is_online,
@@ -221,17 +220,18 @@ def _blockers(threads: Threads, state: int) -> tuple[list[int], list[Thread]]:
     structures, target = threads.structures, threads.structures.target
     first, size = state + structures.at("rcu_state", "node"), target.sizeof("rcu_node")
     count = min(structures.variable("rcu_num_nodes", 4), limits.CPUS_MAX)
+    last = first + size * (count - 1)
+    lowest = structures.number(last, "rcu_node", "level")  # of the tree, whose nodes have the CPUs
     cpus: list[int] = []
     readers: list[Thread] = []
     inner = 0
     if structures.has("task_struct", "rcu_node_entry"):
         inner = structures.at("task_struct", "rcu_node_entry")
     for node in range(first, first + size * count, size):
-        low, high = (structures.number(node, "rcu_node", name) for name in ("grplo", "grphi"))
-        is_leaf = node >= first + size * (count - 1) or high - low < 64
-        mask = structures.number(node, "rcu_node", "qsmask")
-        if is_leaf:
-            cpus += [low + bit for bit in range(min(high - low + 1, 64)) if mask >> bit & 1]
+        if structures.number(node, "rcu_node", "level") == lowest:
+            mask = structures.number(node, "rcu_node", "qsmask")
+            low = structures.number(node, "rcu_node", "grplo")
+            cpus += [low + bit for bit in range(64) if mask >> bit & 1]
         if not inner or not structures.number(node, "rcu_node", "gp_tasks"):
             continue
         begin = structures.number(node, "rcu_node", "gp_tasks")

@@ -120,7 +120,7 @@ class _Looking:
                 "its start"
             )
         oops = next((one for one in found if one is not None and one.cause is Cause.OOPS), None)
-        oops_ns = None if oops is None else clocks.now_ns - round((oops.seconds + SLACK_S) * NS)
+        oops_ns = None if oops is None else clocks.time_ns - round((oops.seconds + SLACK_S) * NS)
         kinds = self._part("file systems", self._kinds_of_systems, set[str]())
         setting = Setting(clocks, queues, disks, oops_ns, bool(kinds & file_systems.FUSE))
         blocked = Blocked(threads, Waits(threads, queues.worker_of), setting)

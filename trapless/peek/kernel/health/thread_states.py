@@ -29,6 +29,8 @@ REAL_TIME = (1, 2, 6)
 FIRST_JIFFIES_S = 300
 """The kernel's clock of ticks begins this much below 2^32, to show overflows early."""
 RATES = (100, 250, 300, 1000)
+TICK = "tick_next_period"
+"""The kernel's variable with the time of the next tick that it counts, in ns."""
 NS = 1e9
 
 NUMBERS = {
@@ -92,11 +94,14 @@ class Thread:
         return bool(state & WAITS) and not state & (NO_LOAD | PARKED | DEAD) and begun
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left of it but its status, for its parent."""
+        return bool(self.values["exit"] & ZOMBIE or self.state & DEAD)
+
+    @property
     def letter(self) -> str:
         """Its state as ps has it."""
-        if self.values["exit"] & ZOMBIE or self.state & DEAD:
-            return "Z"
-        return letter_of(self.state)
+        return "Z" if self.has_ended else letter_of(self.state)
 
 
 def letter_of(state: int) -> str:
@@ -108,7 +113,11 @@ def letter_of(state: int) -> str:
 
 
 class Clocks:
-    """The clocks of one moment: the scheduler's of each CPU, and the kernel's of ticks."""
+    """The clocks of one moment: the scheduler's of each CPU, and those of ticks and of time.
+
+    NTP adjusts the clock of time, and with it that of ticks, but not the scheduler's. After weeks
+    they differ by many seconds, so a time of one is never compared with a time of the other.
+    """
 
     def __init__(self, structures: Structures) -> None:
         target, number = structures.target, structures.number
@@ -120,8 +129,22 @@ class Clocks:
         }
         self.now_ns = max(self.ns.values(), default=0)
         self.jiffies = structures.variable("jiffies_64")
-        self.rate = min(RATES, key=lambda rate: abs(self._uptime(rate) - self.now_ns / NS))
+        self.rate = self._rate(structures)
         self.uptime_s = max(self._uptime(self.rate), 0.0)
+        has_time = target.has_symbol(TICK)
+        time_ns = structures.variable(TICK, signed=True) if has_time else self.uptime_s * NS
+        self.time_ns = round(time_ns)
+
+    def _rate(self, structures: Structures) -> int:
+        """The ticks of a second: the kernel describes them as a clock. Without that description,
+        the uptime by the scheduler's clock tells them."""
+        name, record = "clocksource_jiffies", "clocksource"
+        if structures.target.has_symbol(name):
+            place = structures.target.symbol(name)
+            mult, shift = (structures.number(place, record, one) for one in ("mult", "shift"))
+            tick_ns = mult >> min(shift, 63)
+            return min(RATES, key=lambda rate: abs(NS / rate - tick_ns))
+        return min(RATES, key=lambda rate: abs(self._uptime(rate) - self.now_ns / NS))
 
     def _uptime(self, rate: int) -> float:
         return (self.jiffies - (1 << 32) + FIRST_JIFFIES_S * rate) / rate

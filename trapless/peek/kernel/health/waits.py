@@ -47,7 +47,7 @@ class Wait:
 
     what: str  # like "the mutex hang_mutex"
     place: int  # its address
-    owner: int = 0
+    owner: int = 0  # with a note: the last one that took it, and has perhaps given it back
     note: str = ""  # what is known of whoever has it, where that is not one owner
     is_lost: bool = False  # it is free, so somebody should have woken the thread
     kind: str = LOCK
@@ -150,10 +150,13 @@ class Waits:
     def _lock(self, kind: str, lock: int, reads: bool) -> Wait:
         number, name = self._structures.number, self._name(lock)
         if kind == "semaphore":
-            owner = 0
+            owner, note = 0, "a semaphore does not note its owner"
             if self._structures.has(kind, "last_holder"):
                 owner = number(lock, kind, "last_holder")
-            return Wait(f"the semaphore {name}", lock, owner, "a semaphore does not note its owner")
+            if owner:
+                last = self._threads.title(owner)
+                note = f"the last that took it is {last}, and any thread may give it back"
+            return Wait(f"the semaphore {name}", lock, self._if_there(owner), note)
         owner = number(lock, kind, "owner")
         if kind == "mutex":
             return Wait(f"the mutex {name}", lock, owner & ~FLAGS, is_lost=not owner & ~FLAGS)
@@ -163,15 +166,20 @@ class Waits:
         if not owner & READ_HELD:
             held = owner & ~FLAGS
             return Wait(what, lock, held, is_lost=not held and not count & 1 and not readers)
-        last = self._threads.title(owner & ~FLAGS)
+        owner &= ~FLAGS
         if not readers:
             return Wait(what, lock, note="nobody reads or writes it now", is_lost=not count & 1)
         plural = "s have" if readers > 1 else " has"
-        note = (
-            f"{readers} reader{plural} it; the kernel notes only the last that took it, {last}, "
-            "and not whether it has it still"
-        )
-        return Wait(what, lock, owner & ~FLAGS, note)
+        who = "the kernel does not note which"
+        if owner:
+            last = self._threads.title(owner)
+            who = f"the kernel notes only the last that took it, {last}, and not whether it has it"
+        note = f"{readers} reader{plural} it; {who}"
+        return Wait(what, lock, self._if_there(owner), note)
+
+    def _if_there(self, owner: int) -> int:
+        """A noted owner that may have given the lock back; 0 where it has ended since."""
+        return owner if owner in self._threads.all else 0
 
     def _rt_mutex(self, waiter: int) -> Wait:
         number = self._structures.number

@@ -120,18 +120,12 @@ static int hold_to_read(void *unused)
 	return 0;
 }
 
-static int want_to_write(void *unused)
-{
-	down_write(&hang_rwsem);
-	up_write(&hang_rwsem);
-	return 0;
-}
-
-static int want_to_read(void *unused)
+/* The kernel notes this thread as the last reader then, though it does not read any more. */
+static int read_then_write(void *unused)
 {
 	down_read(&hang_rwsem);
 	up_read(&hang_rwsem);
-	return 0;
+	return hold_to_write(NULL);
 }
 
 /* Holds a mutex, and waits for the rwsem. */
@@ -152,18 +146,20 @@ static int hold_rt_mutex(void *unused)
 	return 0;
 }
 
-static int want_rt_mutex(void *unused)
-{
-	rt_mutex_lock(&hang_rt_mutex);
-	rt_mutex_unlock(&hang_rt_mutex);
-	return 0;
-}
-
-static int want_semaphore(void *unused)
+static int hold_semaphore(void *unused)
 {
 	down(&hang_semaphore);
 	until_end();
 	up(&hang_semaphore);
+	return 0;
+}
+
+/* No hang: a driver that takes events, of which the first has come already. */
+static int take_events(void *unused)
+{
+	while (!READ_ONCE(is_over))
+		if (down_interruptible(&hang_semaphore))
+			break;
 	return 0;
 }
 
@@ -365,16 +361,21 @@ static void lock_hang(const char *name)
 		begin(take_two, 0 | 1 << 4, "hang_itself", -1);
 	} else if (!strcmp(name, "rwsem_written")) {
 		begin(hold_to_write, 0, "hang_writer", -1);
-		begin(want_to_read, 0, "hang_reader", -1);
+		begin(hold_to_read, 0, "hang_reader", -1);
 	} else if (!strcmp(name, "rwsem_read")) {
 		begin(hold_to_read, 0, "hang_reader", -1);
-		begin(want_to_write, 0, "hang_writer", -1);
+		begin(hold_to_write, 0, "hang_writer", -1);
+	} else if (!strcmp(name, "rwsem_shared")) {
+		begin(hold_to_read, 0, "hang_reader", -1);
+		begin(read_then_write, 0, "hang_writer", -1);
 	} else if (!strcmp(name, "rt_mutex")) {
 		begin(hold_rt_mutex, 0, "hang_holder", -1);
-		begin(want_rt_mutex, 0, "hang_waiter", -1);
+		begin(hold_rt_mutex, 0, "hang_waiter", -1);
 	} else if (!strcmp(name, "semaphore")) {
-		begin(want_semaphore, 0, "hang_holder", -1);
-		begin(want_semaphore, 0, "hang_waiter", -1);
+		begin(hold_semaphore, 0, "hang_holder", -1);
+		begin(hold_semaphore, 0, "hang_waiter", -1);
+	} else if (!strcmp(name, "events")) {
+		begin(take_events, 0, "hang_driver", -1);
 	} else if (!strcmp(name, "lost_wakeup")) {
 		mutex_lock(&locks[0]);
 		begin(want_mutex, 0, "hang_waiter", -1);
@@ -431,6 +432,7 @@ static void end(void)
 {
 	WRITE_ONCE(is_over, true);
 	wake_up_all(&ended);
+	up(&hang_semaphore);
 	if (sleeper)
 		wake_up_process(sleeper);
 	sleeper = NULL;
@@ -455,6 +457,7 @@ static void make_locks(void)
 
 	for (i = 0; i < LOCKS; i++)
 		mutex_init(&locks[i]);
+	sema_init(&hang_semaphore, 1);
 }
 
 static int set_seed(const char *value, const struct kernel_param *parameter)
@@ -483,7 +486,6 @@ static int __init hang_init(void)
 	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
 		return -EPERM;
 	make_locks();
-	sema_init(&hang_semaphore, 1);
 	hang_page = alloc_page(GFP_KERNEL);
 	ordered = alloc_ordered_workqueue("hang_ordered", 0);
 	return hang_page && ordered ? 0 : -ENOMEM;
