@@ -161,7 +161,7 @@ class Report:
             if claim.id in found
         )
         return (
-            f" An estimate of time gives {len(found)} of these claims a verdict in a column of its "
-            f"own: {held.count(True)} hold, {held.count(False)} do not, {held.count(None)} stay "
-            f"open; it decides {left} of those that are left open otherwise."
+            f" By an estimate of time, in a column of its own, {held.count(True)} of {len(found)} "
+            f"claims hold, {held.count(False)} do not, and {held.count(None)} stay open. It decides "
+            f"{left} claims that are open otherwise."
         )

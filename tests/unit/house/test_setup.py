@@ -34,12 +34,8 @@ def setup(*arguments, script=SETUP, **options):
     )
 
 
-def test_nothing_lacks_after_setup_and_that_is_found_quickly():
-    began = os.times()
+def test_nothing_lacks_after_setup():
     assert setup("--tests", "--check-only").returncode == 0
-    ended = os.times()  # of a processor: what passes beside it says how busy the machine is
-    assert ended.children_user - began.children_user < 0.3
-    assert ended.children_system - began.children_system < 0.3
 
 
 def test_what_lacks_is_named_with_its_purpose(poor_machine):
