@@ -219,7 +219,9 @@ class _Vm:
         argv = [str(BINARY), "--each", *(f"{name}={limit_s}" for name in names)]
         if self._emulator == "bochs":
             with tempfile.TemporaryDirectory() as folder:
-                bochs.run(config, argv, Path(folder), sink, progress)
+                last = bochs.run(config, argv, Path(folder), sink, progress)
+            if missing := [name for name in names if name not in self.outcomes]:
+                raise TraplessError(f"Bochs has ended before {missing[0]} did:\n{last}")
             return ""
         if self._around is not None:
             places = {place for _, place in self._around.files}

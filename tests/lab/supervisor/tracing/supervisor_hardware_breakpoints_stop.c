@@ -5,6 +5,8 @@
  * a call traps there, in the kernel, which is nothing to a tracer. The process goes on in
  * supervisor mode in between and afterwards.
  */
+#include <string.h>
+
 #include "traced.h"
 
 #define STOPS 40
@@ -57,6 +59,19 @@ static pid_t start_filling(struct target *target)
 	return pid;
 }
 
+/*
+ * With more than one CPU, Bochs compares a breakpoint on an instruction with the interrupted
+ * instruction's address until the handler's first instruction is done, so the exception recurs for
+ * ever.
+ */
+static bool in_bochs(void)
+{
+	char vendor[64];
+
+	return read_file("/sys/class/dmi/id/bios_vendor", vendor, sizeof(vendor)) > 0 &&
+	       strstr(vendor, "Bochs") != NULL;
+}
+
 /* Stops at a watched place, so many times; each time `counter` has gone on by `by`. */
 static void check_stops(pid_t pid, const volatile uint64_t *counter, uint64_t by)
 {
@@ -94,13 +109,17 @@ int main(void)
 	target_wait(filler, 1000);
 	MUST(kill(pid, SIGSTOP));
 	CHECK_EQ(trace_stop(pid), SIGSTOP);
-	watch(pid, (const void *)landmark, DR7_EXECUTE);
-	check_stops(pid, &filler->number, 1);
-	process = process_counts(pid);
-	CHECK(process.demotions[TL_DEMOTED_DEBUG] > 0);
+	if (!in_bochs()) {
+		watch(pid, (const void *)landmark, DR7_EXECUTE);
+		check_stops(pid, &filler->number, 1);
+		process = process_counts(pid);
+		CHECK(process.demotions[TL_DEMOTED_DEBUG] > 0);
+	}
 	set_debug(pid, 7, 0);
 	trace_detach(pid);
 	target_wait(filler, 1000);
 	target_end(filler, pid);
+	if (in_bochs())
+		SKIP("breakpoints on data stop; one on an instruction hangs a CPU of Bochs");
 	return 0;
 }

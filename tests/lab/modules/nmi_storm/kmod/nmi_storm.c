@@ -76,8 +76,9 @@ static int interrupted(unsigned int kind, struct pt_regs *regs)
 }
 
 /*
- * Each CPU's timer interrupts the next CPU, so the two are at unrelated places. A CPU that is alone
- * interrupts itself, which is always here.
+ * Each CPU's timer interrupts the next CPU, so the two are at unrelated places. Their periods
+ * differ: timers in step would send each NMI while its target is in its own timer's interrupt. A
+ * CPU that is alone interrupts itself, which is always here.
  */
 static enum hrtimer_restart storm(struct hrtimer *this)
 {
@@ -88,6 +89,7 @@ static enum hrtimer_restart storm(struct hrtimer *this)
 		next = cpumask_first(cpu_online_mask);
 	apic->send_IPI(next, NMI_VECTOR);
 	interval_ns = max_t(u64, period_us * 1000ull, PAUSE_COSTS * per_cpu(cost_ns, next));
+	interval_ns += interval_ns / 3 * (next % 2);
 	hrtimer_forward_now(this, ns_to_ktime(interval_ns));
 	return HRTIMER_RESTART;
 }
