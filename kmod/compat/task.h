@@ -8,6 +8,7 @@
 #define TLK_COMPAT_TASK_H
 
 #include <linux/kernel.h>
+#include <linux/key.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/task_work.h>
@@ -46,6 +47,19 @@ static inline void tlk_task_work_serve(void)
 		clear_notify_signal();
 	if (task_work_pending(current))
 		tlk_task_work_run();
+}
+
+/*
+ * Some kernels remember the last key that a thread has found. They give it again for the next
+ * request that it fits, even if it is in no keyring any more, and forget it when the thread returns
+ * to user mode.
+ */
+static inline void tlk_requested_key_forget(void)
+{
+#ifdef CONFIG_KEYS_REQUEST_CACHE
+	key_put(current->cached_requested_key);
+	current->cached_requested_key = NULL;
+#endif
 }
 
 /* Finds what the questions below need. Returns 0 or -ENOENT. */

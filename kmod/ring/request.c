@@ -89,6 +89,8 @@ void tlk_exit_work_serve(struct tlk_context *context)
 	 * same batch would wait for ever for the end of file.
 	 */
 	tlk_task_work_serve();
+	if (work & TLK_EXIT_RESUME)
+		tlk_requested_key_forget();
 }
 
 /* Makes the call in the frame if the filter, which may change it, allows it. */
