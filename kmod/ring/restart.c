@@ -34,12 +34,9 @@ long tlk_request_settle(struct tlk_context *context, long result)
 {
 	struct pt_regs *regs = current_pt_regs();
 
-	if (tlk_dispatch_has_refused(regs)) {
-		regs->TLK_NR = (u32)regs->TLK_NR;
-		context->refused++;
-		return tlk_dispatch_refusal(regs->TLK_NR);
-	}
-	while (signal_pending(current) && context->ending == TLK_DONE) {
+	while (!tlk_dispatch_has_refused(regs)) {
+		if (!signal_pending(current) || context->ending != TLK_DONE)
+			return result;
 		switch (result) {
 		case -ERESTARTSYS:
 		case -ERESTARTNOINTR:
@@ -57,5 +54,7 @@ long tlk_request_settle(struct tlk_context *context, long result)
 		}
 		result = make_again(context, result);
 	}
-	return result;
+	regs->TLK_NR = (u32)regs->TLK_NR;
+	context->refused++;
+	return tlk_dispatch_refusal(regs->TLK_NR);
 }
