@@ -8,20 +8,30 @@
 #include "ring/enter.h"
 #include "ring/request.h"
 
+/* One entry into a batch. It lives on the thread's stack. */
+struct batch {
+	struct tlk_context context;
+	unsigned long first;		/* slot of the first request */
+	unsigned long asked;		/* how many requests were submitted */
+	const struct tl_request *at;	/* in hand, if it is made off the fast path */
+};
+
 /*
  * Makes the requests from..to-1 and returns where it stopped. The loop is what a call costs, so it
  * is kept short: everything unusual is out of line.
  */
 static __always_inline struct tl_request *
-execute(struct tlk_context *context, struct pt_regs *regs, struct tl_request *from,
+execute(struct batch *batch, struct pt_regs *regs, struct tl_request *from,
 	struct tl_request *to, bool first, bool directly, long *stopped)
 {
+	struct tlk_context *context = &batch->context;
 	struct tl_request *request;
 	long result;
 
 	for (request = from; request != to; request++) {
 		tlk_request_copy(request, regs);
 		if (tlk_work_pending()) {
+			batch->at = request;
 			result = tlk_request_make_slow(context, request,
 						       first && request == from);
 			if (context->ending != TLK_DONE)
@@ -31,6 +41,7 @@ execute(struct tlk_context *context, struct pt_regs *regs, struct tl_request *fr
 					    tlk_request_call(regs, &tlk_batch_calls);
 		}
 		if (tlk_result_is_special(result)) {
+			batch->at = request;
 			result = tlk_request_settle(context, result);
 			if (context->ending != TLK_DONE)
 				goto stop;
@@ -44,13 +55,12 @@ stop:
 }
 
 /* Makes the part of a batch that wraps around the ring's end. Returns how many it made. */
-static noinline unsigned int execute_wrapped(struct tlk_context *context, struct tlk_ring *ring,
+static noinline unsigned int execute_wrapped(struct batch *batch, struct tlk_ring *ring,
 					     unsigned int count, bool first, long *stopped)
 {
 	struct tl_request *from = ring->requests;
 
-	return execute(context, current_pt_regs(), from, from + count, first, false, stopped) -
-	       from;
+	return execute(batch, current_pt_regs(), from, from + count, first, false, stopped) - from;
 }
 
 /*
@@ -95,6 +105,23 @@ static noinline void tell_unusual(struct tlk_ring *ring, const struct tlk_contex
 }
 
 /*
+ * The thread ends inside a filter's verdict about the request in hand. The calls before it were
+ * made; it and the rest were not.
+ */
+static void abandon(struct tlk_context *context)
+{
+	const struct batch *batch = container_of(context, struct batch, context);
+	struct tlk_ring *ring = tlk_ring_of(context->file);
+	struct tlk_ring_counts *counts = &ring->counts;
+	unsigned long done = (batch->at - ring->requests - batch->first) & ring->mask;
+
+	atomic64_add(done - context->refused, &counts->executed);
+	atomic64_add(context->refused, &counts->refused);
+	atomic64_add(-(long)(batch->asked - done), &counts->submitted);
+	atomic_dec(&counts->inside);
+}
+
+/*
  * A batch that its first request stopped returns what that call returned: the kernel then restarts
  * the batch as it would have restarted the call.
  */
@@ -107,7 +134,7 @@ long tlk_batch_enter(struct tlk_ring *ring, struct file *file)
 	unsigned long straight = min(asked, entries - first);
 	/* Speculation stays in the ring even where the check of `first` is mispredicted. */
 	struct tl_request *from = &ring->requests[first & ring->mask];
-	struct tlk_context context tlk_uninitialized;
+	struct batch batch tlk_uninitialized;
 	struct tlk_saved_regs saved;
 	unsigned int done;
 	long stopped = 0;
@@ -117,18 +144,20 @@ long tlk_batch_enter(struct tlk_ring *ring, struct file *file)
 	atomic64_inc(&ring->counts.crossings);
 	atomic64_add(asked, &ring->counts.submitted);
 	atomic_inc(&ring->counts.inside);
-	saved = tlk_context_begin(&context, file, regs, &tlk_batch_calls, NULL);
+	batch.first = first;
+	batch.asked = asked;
+	saved = tlk_context_begin(&batch.context, file, regs, &tlk_batch_calls, abandon);
 	if (static_branch_unlikely(&tlk_dispatch_is_direct) && is_regular(from, straight))
-		done = execute(&context, regs, from, from + straight, true, true, &stopped) - from;
+		done = execute(&batch, regs, from, from + straight, true, true, &stopped) - from;
 	else
-		done = execute(&context, regs, from, from + straight, true, false, &stopped) - from;
+		done = execute(&batch, regs, from, from + straight, true, false, &stopped) - from;
 	if (unlikely(straight != asked && done == straight))
-		done += execute_wrapped(&context, ring, asked - straight, !done, &stopped);
+		done += execute_wrapped(&batch, ring, asked - straight, !done, &stopped);
 
-	atomic64_add(done - context.refused, &ring->counts.executed);
+	atomic64_add(done - batch.context.refused, &ring->counts.executed);
 	atomic_dec(&ring->counts.inside);
-	if (unlikely(done != asked || context.refused))
-		tell_unusual(ring, &context, first, done, asked - done);
-	tlk_context_end(&context, regs, saved);
+	if (unlikely(done != asked || batch.context.refused))
+		tell_unusual(ring, &batch.context, first, done, asked - done);
+	tlk_context_end(&batch.context, regs, saved);
 	return done ? done : stopped;
 }

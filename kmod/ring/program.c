@@ -230,6 +230,7 @@ static long run(struct program *program, const u64 steps)
 			error = prepare_step(program, request, regs, &link, false);
 		if (unlikely(error || regs->TLK_NR >= TL_NR_INCREASE) || tlk_work_pending()) {
 			program->link = link;
+			program->made = steps - left;
 			result = make_unusual(program, request, error, left == steps);
 			link = program->link;
 			if (context->ending != TLK_DONE)
@@ -237,6 +238,7 @@ static long run(struct program *program, const u64 steps)
 		} else {
 			result = tlk_request_call(regs, &tlk_batch_calls);
 			if (tlk_result_is_special(result)) {
+				program->made = steps - left;
 				result = tlk_request_settle(context, result);
 				if (context->ending != TLK_DONE)
 					break;
@@ -275,22 +277,34 @@ static u32 why_stopped(const struct program *program)
 	return tlk_context_why_stopped(&program->context);
 }
 
-static void count(struct tlk_ring_counts *counts, const struct program *program)
+static void count_steps(struct tlk_ring_counts *counts, const struct program *program)
 {
 	atomic64_add(program->made - program->callless - program->context.refused,
 		     &counts->executed);
 	atomic64_add(program->callless, &counts->callless);
 	atomic64_add(program->made, &counts->submitted);
+	if (unlikely(program->context.refused))
+		atomic64_add(program->context.refused, &counts->refused);
 	atomic_dec(&counts->inside);
+}
+
+static void count(struct tlk_ring_counts *counts, const struct program *program)
+{
+	count_steps(counts, program);
 	if (program->at != program->end)
 		tlk_counts_note_stop(counts, why_stopped(program), program->at);
-	if (likely(program->context.ending == TLK_DONE && !program->context.refused))
-		return;
-	atomic64_add(program->context.refused, &counts->refused);
 	if (program->context.ending == TLK_BUSY)
 		atomic64_inc(&counts->bypassed);
 	else if (program->context.ending != TLK_DONE)
 		atomic64_inc(&counts->interrupted);
+}
+
+/* The thread ends inside a filter's verdict: the steps before that one were made. */
+static void abandon(struct tlk_context *context)
+{
+	const struct program *program = container_of(context, struct program, context);
+
+	count_steps(&tlk_ring_of(context->file)->counts, program);
 }
 
 long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long argument)
@@ -315,7 +329,7 @@ long tlk_program_enter(struct tlk_ring *ring, struct file *file, unsigned long a
 	program.callless = 0;
 	atomic64_inc(&ring->counts.crossings);
 	atomic_inc(&ring->counts.inside);
-	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, NULL);
+	saved = tlk_context_begin(&program.context, file, regs, &tlk_batch_calls, abandon);
 	result = run(&program, steps);
 	count(&ring->counts, &program);
 	if (program.made || program.context.ending == TLK_DONE) {

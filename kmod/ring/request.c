@@ -19,8 +19,7 @@ static void cleanup_run(struct callback_head *work)
 {
 	struct tlk_context *context = container_of(work, struct tlk_context, cleanup);
 
-	if (context->abandon)
-		context->abandon(context);
+	context->abandon(context);
 	if (context->fd_counted)
 		fput(context->file);
 	/* A tail call: once the file is dropped, nothing may keep the module loaded. */

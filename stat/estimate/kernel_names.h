@@ -28,6 +28,8 @@ typedef __u64 u64;
 #define BUILD_BUG_ON(condition) _Static_assert(!(condition), #condition)
 #define BIT(n) (1ul << (n))
 #define BIT_ULL(n) (1ull << (n))
+#define container_of(pointer, type, member) \
+	((type *)((char *)(pointer) - __builtin_offsetof(type, member)))
 #define min(a, b) ({ __typeof__(a) a_ = (a), b_ = (b); a_ < b_ ? a_ : b_; })
 
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
