@@ -221,7 +221,9 @@ int interval_measure(const struct interval_test *test, struct source *source, FI
 	if (!status)
 		print(test, source, notes, total_ns, out);
 	else if (status == -ENODEV)
-		source_fail(error, status, "the memory went away while it was read");
+		source_fail(error, status, "the memory went away while it was read%s%s",
+			    source->kind->reason ? ": " : "",
+			    source->kind->reason ? source->kind->reason(source) : "");
 	else
 		source_fail(error, status, "%u bytes at %#" PRIx64 " cannot be read; the source "
 			    "ends at %#" PRIx64, test->bytes, test->address, source->size);

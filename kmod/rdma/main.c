@@ -146,7 +146,7 @@ static int __init rdma_init(void)
 	error = error ?: tlr_peers_init();
 	error = error ?: tlr_handshake_init();
 	if (error)
-		return error;
+		goto err_handshake;	/* a key may have come as a parameter */
 	error = tlr_observers_init();
 	if (error)
 		goto err_handshake;

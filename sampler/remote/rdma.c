@@ -13,7 +13,7 @@
 #include "rdma_connection.h"
 #include "source.h"
 
-#define READ_MS 30000		/* after which a read without an answer is given up */
+#define READ_MS 30000		/* after which reads without an answer are given up */
 
 static const struct tlr_region *region_of(const struct tlr_table *table, uint64_t physical)
 {
@@ -55,12 +55,12 @@ static bool is_memory(const struct tlr_table *table, uint64_t physical, uint64_t
 	return true;
 }
 
-static int collect(struct rdma *rdma)
+static int collect(struct rdma *rdma, uint64_t *began)
 {
 	struct ibv_wc completion;
 	uint64_t index = rdma->finished % SLOTS;
 
-	if (rdma_complete(rdma, &completion, READ_MS))
+	if (rdma_complete(rdma, &completion, began, READ_MS))
 		return -ENODEV;
 	if (completion.wr_id != index)
 		return rdma_lose(rdma, "this machine's RDMA device fails");
@@ -91,6 +91,7 @@ static int rdma_read_together(struct source *source, struct source_place *place,
 {
 	struct rdma *rdma = source->state;
 	int status = *rdma->reason ? -ENODEV : 0;
+	uint64_t began = 0;	/* of all reads together */
 	size_t i;
 
 	for (i = 0; i < places && !status; i++) {
@@ -103,7 +104,7 @@ static int rdma_read_together(struct source *source, struct source_place *place,
 			uint32_t piece = piece_of(region, at, left);
 
 			if (rdma->posted - rdma->finished == SLOTS)
-				status = collect(rdma);
+				status = collect(rdma, &began);
 			status = status ? status : post(rdma, region, at, into, piece);
 			at += piece;
 			into += piece;
@@ -111,7 +112,7 @@ static int rdma_read_together(struct source *source, struct source_place *place,
 		}
 	}
 	while (!status && rdma->finished < rdma->posted)
-		status = collect(rdma);
+		status = collect(rdma, &began);
 	return status;
 }
 

@@ -34,6 +34,7 @@
 
 #define BUFFER_BYTES (SLOTS * SLOT_BYTES + TLR_TABLE_BYTES + sizeof(struct tlr_answer))
 #define SILENT "it does not answer"
+#define NO_LISTENER 8		/* IB_CM_REJ_INVALID_SERVICE_ID; iWARP says ECONNREFUSED */
 #define TABLE_ID (1ull << 32)	/* of the request that receives the table */
 
 int rdma_lose(struct rdma *rdma, const char *reason)
@@ -61,7 +62,9 @@ static const char *refusal_text(const struct rdma_cm_event *event)
 	if (!refusal || event->param.conn.private_data_len < sizeof(*refusal) ||
 	    refusal->magic != TLR_MAGIC || !refusal->reason ||
 	    refusal->reason >= sizeof(texts) / sizeof(texts[0]))
-		return "no trapless_rdma.ko is there";
+		return event->status == NO_LISTENER || event->status == -ECONNREFUSED ?
+		       "no trapless_rdma.ko is there" :
+		       "it refuses the connection and does not say why: see its kernel's log";
 	return texts[refusal->reason];
 }
 
@@ -106,9 +109,8 @@ int rdma_check_events(struct rdma *rdma)
 	return *rdma->reason ? -ENODEV : 0;
 }
 
-int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t limit_ms)
+int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t *began, uint64_t limit_ms)
 {
-	uint64_t began = 0;
 	unsigned int spins = 0;
 
 	for (;;) {
@@ -122,9 +124,9 @@ int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t limit_m
 			continue;
 		if (rdma_check_events(rdma))
 			return -ENODEV;
-		if (!began)
-			began = clock_read(CLOCK_MONOTONIC);
-		if (clock_read(CLOCK_MONOTONIC) - began > limit_ms * 1000000)
+		if (!*began)
+			*began = clock_read(CLOCK_MONOTONIC);
+		if (clock_read(CLOCK_MONOTONIC) - *began > limit_ms * 1000000)
 			return rdma_lose(rdma, SILENT);
 		sched_yield();
 	}
@@ -282,6 +284,7 @@ int rdma_connect_target(struct rdma *rdma, const char *host, const char *port,
 	struct tlr_transcript transcript = { 0 };
 	struct ibv_wc completion = { 0 };
 	bool sent = false;
+	uint64_t began = 0;
 	uint32_t bytes = 0;
 	int status = resolve(rdma, host, port);
 
@@ -289,7 +292,7 @@ int rdma_connect_target(struct rdma *rdma, const char *host, const char *port,
 	status = status ? status : greet(rdma, &transcript);
 	status = status ? status : send_answer(rdma, key, &transcript);
 	while (!status && !(sent && bytes)) {
-		status = rdma_complete(rdma, &completion, TABLE_MS);
+		status = rdma_complete(rdma, &completion, &began, TABLE_MS);
 		if (status && strncmp(rdma->reason, SILENT, strlen(SILENT)))
 			snprintf(rdma->reason, sizeof(rdma->reason), "it has closed the connection "
 				 "after the answer: is the key the same on both sides?");

@@ -34,8 +34,11 @@ struct rdma {
 int rdma_connect_target(struct rdma *rdma, const char *host, const char *port,
 			const struct key *key);
 void rdma_disconnect_target(struct rdma *rdma);
-/* Waits for the completion of a request: 0 or -ENODEV. */
-int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t limit_ms);
+/*
+ * Waits for the completion of a request: 0 or -ENODEV. The limit is for all waits that have *began
+ * in common, which is 0 at first.
+ */
+int rdma_complete(struct rdma *rdma, struct ibv_wc *completion, uint64_t *began, uint64_t limit_ms);
 /* Takes the events that have arrived: -ENODEV where one says that the connection has ended. */
 int rdma_check_events(struct rdma *rdma);
 /* Notes why the target is gone, if nothing has been noted: -ENODEV. */

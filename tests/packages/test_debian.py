@@ -106,6 +106,9 @@ def test_the_command_alone_works_and_names_what_the_others_need(root, packages):
     for words, package in (("peek top", "pyarrow"), ("peek shell", "drgn")):
         said = root.run(f"trapless {words} --ram /root/ram", 1)
         assert f"pip install --break-system-packages {package}" in said
+    root.run(f"umask 077; echo {64 * 'a'} >/root/key")
+    said = root.run("trapless peek ps --rdma 127.0.0.1 --key /root/key", 1)
+    assert "apt-get install librdmacm1 ibverbs-providers" in said
     root.run("apt-get -q -y purge trapless && apt-get -q -y --purge autoremove")
 
 
@@ -137,6 +140,9 @@ def test_the_lab_boots_a_stock_kernel(root):
 def test_dkms_built_the_module_for_the_kernel_and_it_makes_one_crossing(root):
     release = root.run("ls /lib/modules").strip()
     assert f"trapless/{__version__}, {release}, x86_64: installed" in root.run("dkms status")
+    depends = f"modinfo -k {release} -F depends"
+    assert root.run(f"{depends} trapless") == "\n"
+    assert "ib_core" in root.run(f"{depends} trapless_rdma")
     compile_it = "gcc /mnt/examples/first.c -o /root/first $(pkg-config --cflags --libs trapless)"
     root.run(compile_it, examples=ROOT / "examples")
     inside = "modprobe trapless && /root/first"

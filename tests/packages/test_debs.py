@@ -6,6 +6,7 @@ folder. CI runs this; test_debian.py installs the packages in clean roots.
 from __future__ import annotations
 
 import filecmp
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,6 +35,14 @@ def test_there_are_seven_packages_and_lintian_finds_no_fault(packages):
     words = ["lintian", "--allow-root", "--fail-on", "error,warning", *map(str, packages)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_no_package_brings_rdma_core_along(packages):
+    """Only `peek --rdma` takes its libraries, and loads them then."""
+    for path in packages:
+        fields = ["dpkg-deb", "-f", path, "Pre-Depends", "Depends", "Recommends"]
+        said = subprocess.run(fields, capture_output=True, text=True, check=True).stdout
+        assert not re.search("rdma|ibverbs", said), said
 
 
 def test_another_folder_gives_the_same_bytes(packages, tmp_path):

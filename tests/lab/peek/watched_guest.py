@@ -70,8 +70,11 @@ class Guest:
 
     def send(self, commands: str) -> None:
         """Give the shell commands whose end is not waited for."""
-        self._input.write(commands + "\n")
-        self._input.flush()
+        try:
+            self._input.write(commands + "\n")
+            self._input.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"the guest had ended: {self.complaint()}") from None
 
     def complaint(self) -> str:
         """The messages of the lab when the guest has ended."""

@@ -78,6 +78,7 @@ static int request(const char *kind, char **argv)
 				 rdma->mr->lkey };
 	struct ibv_send_wr post = { .sg_list = &piece, .num_sge = 1 }, *bad;
 	struct ibv_wc completion;
+	uint64_t began = 0;
 	uint32_t i;
 
 	for (i = 0; i < rdma->table->regions; i++)
@@ -98,7 +99,7 @@ static int request(const char *kind, char **argv)
 	}
 	if (ibv_post_send(rdma->id->qp, &post, &bad))
 		die("nothing can be posted");
-	if (rdma_complete(rdma, &completion, 60000))
+	if (rdma_complete(rdma, &completion, &began, 60000))
 		printf("refused: %s\n", rdma->reason);
 	else
 		printf("done: %02x%02x\n", rdma->buffer[0], rdma->buffer[1]);
@@ -128,12 +129,13 @@ static bool is_refused(struct rdma *rdma, const void *answer, uint32_t bytes)
 	struct ibv_sge piece = { (uintptr_t)place, bytes, rdma->mr->lkey };
 	struct ibv_send_wr post = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
 	struct ibv_wc completion = { 0 };
+	uint64_t began = 0;
 
 	if (answer)
 		memcpy(place, answer, bytes);
 	if (ibv_post_send(rdma->id->qp, &post, &bad))
 		return true;
-	while (!rdma_complete(rdma, &completion, 60000))
+	while (!rdma_complete(rdma, &completion, &began, 60000))
 		if (completion.wr_id == TABLE_ID)
 			return false;
 	return true;

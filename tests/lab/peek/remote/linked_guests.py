@@ -23,6 +23,9 @@ MODULE = "/root/trapless_rdma.ko"
 PARAMETERS = f"address={TARGET} allow={OBSERVER} allow_virtual_dma=1"
 LOAD = f"insmod {MODULE} {PARAMETERS} && echo {KEY} >/sys/module/trapless_rdma/parameters/key"
 ADD = "rdma link add rxe0 type rxe netdev eth0"
+BUSY = "rcupdate.rcu_cpu_stall_timeout=120 sysctl.kernel.hung_task_timeout_secs=300"
+BUSY += " watchdog_thresh=60"
+"""On a busy machine a guest waits for a processor longer than its kernel's usual limits."""
 NEEDED = ("/usr/bin/rdma", "/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/include/rdma/rdma_cma.h")
 
 CARD = """\
@@ -50,7 +53,7 @@ def linked_guest(
     """One of the guests, with its device for RDMA."""
     folder.mkdir(exist_ok=True)
     options = {"kernel": kernel, "host_root": True, "link": ends, "memory": "1G"}
-    options["modules"] = (("rdma_rxe", ""),)
+    options["modules"], options["append"] = (("rdma_rxe", ""),), f"movablecore=512M {BUSY}"
     with guest(folder, *files, **options) as running:
         join(running, address)
         yield running

@@ -28,6 +28,7 @@ from trapless.peek import machines
 from trapless.peek.check import far_memory
 from trapless.peek.diagnosis.commands import HANGS
 from trapless.peek.kernel.target import Target
+from trapless.vm.qmp import Monitor
 from trapless.vm.splats import splats
 
 pytestmark = [
@@ -123,7 +124,7 @@ class Pair:
             f"mkfifo /root/{name}; {hold} & echo $! >/root/{name}.pid; exec 8>/root/{name}"
         )
         assert wait_until(lambda: self.run(f"wc -l </root/{name}.keys") > "0"), said
-        assert self.holds()
+        assert self.holds(), self.log()
 
     def move(self, address: str) -> None:
         """Give the observer another address, which its device for RDMA takes later."""
@@ -305,6 +306,12 @@ def test_an_observer_that_dies_leaves_nothing(pair):
 
 
 CLOSED, SILENT = "it has closed the connection", "it does not answer any more"
+NOBODY = "no trapless_rdma.ko is there"
+BLOCKS = "/sys/devices/system/memory/memory"
+OFFLINE = f"""\
+for n in 4 5 6; do echo offline >{BLOCKS}$n/state && echo $n && break; done 2>/dev/null
+"""
+"""Takes 128 MiB away where programs alone have memory (movablecore=): some of it may be in use."""
 
 
 @pytest.mark.parametrize(
@@ -325,6 +332,34 @@ def test_a_target_that_goes_ends_the_reads_in_flight(pair, end, said, begin):
     if said is SILENT:
         pair.wait_for_end()  # by its own empty writes, which nobody acknowledges
     pair.target.say(begin)
+    assert pair.reads_again()
+    assert not splats(pair.log())
+
+
+def test_memory_that_goes_and_comes_ends_connections(pair):
+    pair.hold("going")
+    block = int(pair.target.say(OFFLINE))
+    gone = block << 27
+    pair.wait_for_end()
+    assert pair.attack(f"read {gone:#x} 8") == "refused: remote access error"
+    pair.hold("coming")
+    pair.target.say(f"echo online >{BLOCKS}{block}/state")
+    pair.wait_for_end()
+    assert pair.attack(f"read {gone:#x} 8").startswith("done")
+    pair.run("exec 8>&-")
+    assert not splats(pair.log())
+
+
+def test_a_target_that_is_reset_is_read_again(pair):
+    folder = "/root/reset"
+    record(pair, folder)
+    began_s = time.monotonic()
+    with Monitor(pair.target.monitor) as monitor:
+        monitor.reset()
+    noticed(pair, folder, SILENT, began_s)
+    linked_guests.join(pair.target, TARGET)
+    assert NOBODY in (said := pair.attack("read 0x2000000 8")), said
+    linked_guests.serve(pair.target)
     assert pair.reads_again()
     assert not splats(pair.log())
 
