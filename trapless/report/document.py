@@ -162,6 +162,6 @@ class Report:
         )
         return (
             f" By an estimate of time, in a column of its own, {held.count(True)} of {len(found)} "
-            f"claims hold, {held.count(False)} do not, and {held.count(None)} stay open. It decides "
-            f"{left} claims that are open otherwise."
+            f"claims hold, {held.count(False)} do not, and {held.count(None)} stay open. It "
+            f"decides {left} claims that are open otherwise."
         )

@@ -160,13 +160,19 @@ def _flat(image: bytes) -> bytes:
     return head.ljust(PAGE, b"\0") + body + struct.pack(">qq", -1, -1)
 
 
-def migration(ram: bytes) -> bytes:
-    """QEMU's migration stream: a page comes twice, and the video memory is no RAM."""
+def migration(ram: bytes, nodes: int = 1) -> bytes:
+    """QEMU's migration stream: a page comes twice, and the video memory is no RAM.
+
+    The first NUMA nodes have a page each, and the last one the rest.
+    """
 
     def text(word: bytes) -> bytes:
         return bytes([len(word)]) + word
 
-    blocks = {b"pc.ram": len(ram), b"vga.vram": 1 << 16, b"0000:00:02.0/e1000.rom": PAGE}
+    starts = {at * PAGE: b"ram-node%d" % at for at in range(nodes)} if nodes > 1 else {0: b"pc.ram"}
+    ends = [*list(starts)[1:], len(ram)]
+    blocks = {name: end - at for (at, name), end in zip(starts.items(), ends, strict=True)}
+    blocks |= {b"vga.vram": 1 << 16, b"0000:00:02.0/e1000.rom": PAGE}
     stream = bytearray(b"QEVM")
     stream += struct.pack(">I", 3) + b"\x07" + struct.pack(">I", 11) + b"pc-i440fx-7"
     stream += b"\x05" + text(b"configuration/capabilities") + struct.pack(">II", 1, 1) + text(b"x")
@@ -176,13 +182,15 @@ def migration(ram: bytes) -> bytes:
     stream += struct.pack(">Q", 0x10) + b"\x7e" + struct.pack(">I", 2)
     stream += b"\x02" + struct.pack(">I", 2)
     empty = next(at for at in range(0, len(ram), PAGE) if ram[at : at + PAGE] == bytes(PAGE))
-    stream += struct.pack(">Q", empty | 8) + text(b"pc.ram") + b"x" * PAGE  # comes again as zeros
+    start = max(at for at in starts if at <= empty)  # the page comes again as zeros
+    stream += struct.pack(">Q", empty - start | 8) + text(starts[start]) + b"x" * PAGE
     stream += struct.pack(">Q", 8) + text(b"vga.vram") + b"v" * PAGE
     for at in range(0, len(ram), PAGE):
-        page, first = ram[at : at + PAGE], text(b"pc.ram") if at == 0 else b""
+        page, first = ram[at : at + PAGE], text(starts[at]) if at in starts else b""
+        start = at if first else start
         is_zero = page == bytes(PAGE)
         flags = (2 if is_zero else 8) | (0 if first else 0x20)
-        stream += struct.pack(">Q", at | flags) + first + (b"\0" if is_zero else page)
+        stream += struct.pack(">Q", at - start | flags) + first + (b"\0" if is_zero else page)
     stream += struct.pack(">Q", 0x10) + b"\x7e" + struct.pack(">I", 2)
     return bytes(stream) + b"\x03" + struct.pack(">IQ", 2, 0x10) + b"\x04 and the devices"
 
@@ -212,6 +220,7 @@ IMAGES: dict[str, Callable[[bytes], bytes]] = {
     **{f"kdump-{codec}": lambda ram, codec=codec: kdump(ram, codec) for codec in CODECS},
     "kdump-flat": lambda ram: kdump(ram, flat=True),
     "migration": migration,
+    "migration-nodes": lambda ram: migration(ram, 12),
     "saved": saved,
     "saved-gzip": lambda ram: saved(ram, 1),
     "raw.gz": lambda ram: gzip.compress(ram, 1),

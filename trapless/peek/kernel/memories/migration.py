@@ -7,6 +7,7 @@ migration/ram.c). The state of devices and CPUs behind it is not read. Runs in t
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any, BinaryIO
 
@@ -95,7 +96,7 @@ class _Ram:
                 raise PeekError(f"it has a block of {length} bytes: {_DAMAGED}")
             sizes[name] = length
         ram = [one for one in sizes if b":" not in one and not one.startswith(_PREFIXES)]
-        for name in sorted(ram):
+        for name in sorted(ram, key=_place):
             self._blocks[name] = self.size, sizes[name]
             self.size += sizes[name]
         for name in sizes:
@@ -117,6 +118,13 @@ class _Ram:
         bit = 1 << number % 8
         self._pieces.write(base + address, data, zeros=bool(there[number // 8] & bit))
         there[number // 8] |= bit
+
+
+def _place(name: bytes) -> list[tuple[int, bytes]]:
+    """Orders blocks of NUMA nodes by their numbers: the tenth node comes after the second."""
+    return [
+        (int(part), b"") if part.isdigit() else (-1, part) for part in re.split(rb"(\d+)", name)
+    ]
 
 
 _PREFIXES = tuple(one.encode() for one in NOT_RAM)
