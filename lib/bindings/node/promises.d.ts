@@ -61,11 +61,17 @@ export class FileHandle {
 }
 export function open(path: PathLike, flags?: string | number, mode?: number | string): Promise<FileHandle>;
 
-/** Reads many files. Yields [path, content] in order of completion; with `errors` an error is a content. */
-export function readFiles(paths: Iterable<string>, options: { encoding: BufferEncoding; errors?: false }): AsyncGenerator<[string, string]>;
-export function readFiles(paths: Iterable<string>, options?: { errors?: false }): AsyncGenerator<[string, Buffer]>;
+type ManyOptions = Abortable & { flag?: string };
+/**
+ * Reads many files. Yields [path, content] in order of completion; with `errors` an error is a content, and does not
+ * end the loop. The other options are those of readFile.
+ */
 export function readFiles(paths: Iterable<string>,
-  options: { encoding?: BufferEncoding; errors: true }): AsyncGenerator<[string, string | Buffer | NodeJS.ErrnoException]>;
+  options: BufferEncoding | (ManyOptions & { encoding: BufferEncoding; errors?: false })): AsyncGenerator<[string, string]>;
+export function readFiles(paths: Iterable<string>,
+  options?: (ManyOptions & { encoding?: null; errors?: false }) | null): AsyncGenerator<[string, Buffer]>;
+export function readFiles(paths: Iterable<string>,
+  options: ManyOptions & { encoding?: BufferEncoding | null; errors: true }): AsyncGenerator<[string, string | Buffer | NodeJS.ErrnoException]>;
 
 /** The attributes of many files, in their order. An error takes the place of attributes that cannot be had. */
 export function lstats(paths: Iterable<string>): Promise<(Stats | NodeJS.ErrnoException)[]>;

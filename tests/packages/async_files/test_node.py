@@ -52,7 +52,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_functions_do_what_those_of_node_do(package: Path):
     tested = run("node", "--test", "test/", cwd=package)
     assert tested.returncode == 0, tested.stdout[-8000:] + tested.stderr
-    assert "# pass 28" in tested.stdout
+    assert "# pass 29" in tested.stdout
 
 
 def test_the_example_of_the_page_runs(package: Path):
@@ -63,6 +63,11 @@ def test_the_example_of_the_page_runs(package: Path):
     tested = run("node", "test/example.mjs", cwd=package)
     assert tested.returncode == 0, tested.stderr
     assert (package / "copy.json").read_text() == (package / "package.json").read_text()
+
+
+def test_the_name_of_the_package_alone_is_that_of_the_promises(package: Path):
+    program = "import all, { lstats } from 'trapless'; console.log((await lstats(['/'])).length)"
+    assert run("node", "--input-type=module", "-e", program, cwd=package).stdout == "1\n"
 
 
 def test_a_package_that_was_not_compiled_says_how(package: Path, tmp_path: Path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Files that are unlike most, through libtrapless.aio.Files: those that are closed or given up
-while requests are under way, those of /proc, links to themselves, and times far from now.
+while requests are under way, those of /proc, links to themselves, and times far from now. Also what
+programs that come from other libraries try first.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import contextlib
 import fcntl
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,3 +198,43 @@ def test_times_far_from_now_are_those_of_os(tmp_path: Path, seconds: int):
                 assert one.st_atime_ns == wanted.st_atime_ns
         finally:
             path.unlink()
+
+
+def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: Path):
+    """Programs that come from os, open() and aiofiles meet these first."""
+
+    async def work(files: Any):
+        async with files.open(tmp_path / "new", "w+b") as file:
+            for name, remedy in (("seek", "pread"), ("write", "pwrite"), ("readline", "async for")):
+                with pytest.raises(AttributeError, match=f"{name}.*{remedy}"):
+                    getattr(file, name)
+            assert not hasattr(file, "name")
+        with pytest.raises(AttributeError, match="follow_symlinks=False"):
+            files.lstat("/")
+        with pytest.raises(AttributeError, match=r"no attribute 'chroot'$"):
+            files.chroot("/")
+        with pytest.raises(TypeError, match="async with"), files.open(tmp_path / "new"):
+            pass
+        with pytest.raises(ValueError, match=r"'rt'.* for bytes"):
+            await files.open(tmp_path / "new", "rt")
+
+    run(work)
+    workers: Any = "4"
+    with pytest.raises(TypeError, match=r"workers='4'.*1 to 4096"):
+        Files(workers=workers)
+
+
+def test_a_package_that_was_not_compiled_says_how(tmp_path: Path):
+    source = Path(__file__).resolve().parents[3] / "lib/bindings/python/libtrapless"
+    left_out = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(source, tmp_path / "libtrapless", ignore=left_out)
+    refused = subprocess.run(
+        [sys.executable, "-c", "import libtrapless.aio"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ModuleNotFoundError: libtrapless was not compiled" in refused.stderr
+    assert "`make lib`" in refused.stderr

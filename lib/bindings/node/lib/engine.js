@@ -92,17 +92,12 @@ function settle(id, value) {
   resolve(value);
 }
 
-let latest;
-function keep(resolve) {
-  latest = resolve;
-}
-
-// Reads a file or a folder or asks for attributes, by a path without a NUL. Resolves as operation() does.
-export function query(kind, path, flags) {
+// Reads a file or a folder or asks for attributes, by a path without a NUL, and calls `resolve` with what
+// operation() resolves to.
+export function queryTo(resolve, kind, path, flags) {
   if (!group) start();
   const id = free.length ? free.pop() : resolvers.length;
-  const promise = new Promise(keep);
-  resolvers[id] = latest;
+  resolvers[id] = resolve;
   const at = 3 * queried++;
   queries[at] = id;
   queries[at + 1] = kind;
@@ -110,6 +105,17 @@ export function query(kind, path, flags) {
   paths += `${path}\0`;
   if (queried === QUERIES) add();
   submitSoon();
+}
+
+let latest;
+function keep(resolve) {
+  latest = resolve;
+}
+
+// The same as a promise.
+export function query(kind, path, flags) {
+  const promise = new Promise(keep);
+  queryTo(latest, kind, path, flags);
   return promise;
 }
 

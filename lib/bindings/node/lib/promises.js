@@ -6,7 +6,7 @@ import fs, { constants, promises } from 'node:fs';
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { FIELDS, KIND, native, operation, query, systemError } from './engine.js';
+import { FIELDS, KIND, native, operation, query, queryTo, systemError } from './engine.js';
 import { FileHandle } from './file_handle.js';
 import { CALL, flagNumber, invalidValue, modeNumber, statsOf, unusual } from './values.js';
 
@@ -231,36 +231,85 @@ const AT_ONCE = 64;
 // The letters of a text would be taken as paths.
 function listOf(paths) {
   if (typeof paths === 'string') throw invalidValue(`a list of paths is needed, and not one path: '${paths}'`);
+  if (typeof paths?.[Symbol.iterator] !== 'function') throw invalidValue(`a list of paths is needed, and not ${paths}`);
   return paths;
 }
 
-// Calls f(path) for all paths, AT_ONCE at a time, and yields [path, value] in order of completion. An
-// error is the value where `errors` is true; else it ends the walk.
-async function* inOrderOfCompletion(paths, f, errors) {
-  const running = new Set();
-  const begin = (path) => {
-    const entry = f(path).then((value) => [entry, path, value], (error) => [entry, path, error, true]);
-    running.add(entry);
-  };
-  for (const path of paths) {
-    begin(path);
-    if (running.size === AT_ONCE) yield await oneOf(running, errors);
+// Results of calls under way, in order of completion. All that complete in one turn wake their reader
+// once. Promise.race() would look at all calls again for each result.
+class Results {
+  begun = 0; // calls whose result has not been taken
+  complete = []; // [path, value, failed] each
+  #wake;
+
+  put(path, value, failed) {
+    this.complete.push([path, value, failed]);
+    this.#wake?.();
+    this.#wake = undefined;
   }
-  while (running.size) yield await oneOf(running, errors);
+
+  begin(path, promise) {
+    this.begun++;
+    promise.then((value) => this.put(path, value, false), (error) => this.put(path, error, true));
+  }
+
+  // A promise of the next result, where none is complete.
+  some() {
+    return new Promise((resolve) => { this.#wake = resolve; });
+  }
+
+  take() {
+    this.begun--;
+    return this.complete.shift();
+  }
 }
 
-async function oneOf(running, errors) {
-  const [entry, path, value, failed] = await Promise.race(running);
-  running.delete(entry);
-  if (failed && !errors) throw value;
-  return [path, value];
+// The options of readFiles, which are those of readFile and `errors`.
+function manyOptions(options) {
+  const { errors, ...found } = encodingOptions(options, ['encoding', 'errors', 'flag', 'signal']) ?? { encoding: 'none' };
+  if (isNoBoolean(errors) || (found.encoding && !Buffer.isEncoding(found.encoding))) {
+    throw invalidValue("the options are an encoding, or an object of 'encoding', 'errors' (true or false), 'flag' and 'signal'");
+  }
+  return [errors, found];
 }
 
 // Yields [path, content] for each path, in order of completion; with { errors: true } an error is a
-// content and does not end the loop.
-export function readFiles(paths, options = {}) {
-  const { errors, ...rest } = options;
-  return inOrderOfCompletion(listOf(paths), (path) => readFile(path, rest), errors);
+// content and does not end the loop. Its options else are those of readFile.
+export function readFiles(paths, options) {
+  return contentsOf(listOf(paths), ...manyOptions(options));
+}
+
+async function* contentsOf(paths, errors, options) {
+  const results = new Results();
+  const { encoding } = options;
+  const plain = (!encoding || isText(encoding)) && Object.keys(options).every((key) => key === 'encoding');
+  const kind = encoding ? KIND.text : KIND.buffer;
+  const begin = (path) => {
+    if (!plain || typeof path !== 'string' || path.includes('\0')) {
+      results.begin(path, readFile(path, options));
+      return;
+    }
+    results.begun++;
+    queryTo((value) => {
+      if (typeof value === 'number') results.put(path, readError(value, path), true);
+      else results.put(path, value, false);
+    }, kind, path, 0);
+  };
+  for (const path of paths) {
+    begin(path);
+    if (results.begun < AT_ONCE) continue;
+    while (!results.complete.length) await results.some();
+    yield contentOf(results.take(), errors);
+  }
+  while (results.begun) {
+    while (!results.complete.length) await results.some();
+    yield contentOf(results.take(), errors);
+  }
+}
+
+function contentOf([path, value, failed], errors) {
+  if (failed && !errors) throw value;
+  return [path, value];
 }
 
 // Attributes of so many files fit into the memory that the engine keeps for its operations.
@@ -295,16 +344,15 @@ export async function lstats(paths) {
 // Yields [path, Dirent] for everything below a folder, the folder itself left out. Folders are listed
 // side by side. It follows no link.
 export async function* walk(folder) {
-  const list = (path) => readdir(path, { withFileTypes: true });
-  const running = new Set();
+  const results = new Results();
   const waiting = [folder];
-  while (waiting.length || running.size) {
-    while (waiting.length && running.size < AT_ONCE) {
+  while (waiting.length || results.begun) {
+    while (waiting.length && results.begun < AT_ONCE) {
       const path = waiting.pop();
-      const entry = list(path).then((entries) => [entry, path, entries], (error) => [entry, path, error, true]);
-      running.add(entry);
+      results.begin(path, readdir(path, { withFileTypes: true }));
     }
-    const [path, entries] = await oneOf(running, false);
+    while (!results.complete.length) await results.some();
+    const [path, entries] = contentOf(results.take(), false);
     for (const dirent of entries) {
       const name = join(path, dirent.name);
       if (dirent.isDirectory()) waiting.push(name);

@@ -25,7 +25,7 @@ static void put_attributes(double *field, const struct statx *x)
 		x->stx_blksize, (double)x->stx_ino, (double)x->stx_size, (double)x->stx_blocks,
 		milliseconds(&x->stx_atime), milliseconds(&x->stx_mtime),
 		milliseconds(&x->stx_ctime),
-		milliseconds(x->stx_mask & STATX_BTIME ? &x->stx_btime : &x->stx_ctime),
+		milliseconds(&x->stx_btime), /* 0 where the kernel knows none, as in Node */
 	};
 
 	memcpy(field, values, sizeof(values));

@@ -60,6 +60,9 @@ test('attributes are Stats as Node makes them', async () => {
     for (const of of ['stat', 'lstat']) await same(of, at(name));
   }
   await same('stat', '/dev/null');
+  for (const name of ['/proc/version', '/sys/kernel']) {
+    assert.equal((await files.stat(name)).birthtimeMs, fs.statSync(name).birthtimeMs, name);
+  }
   await same('stat', at('small'), { bigint: false });
   assert.equal(typeof (await files.stat(at('small'), { bigint: true })).size, 'bigint');
   const found = await files.stat(at('sub'));
@@ -302,11 +305,35 @@ test('many files by one call', async () => {
   }
   assert.deepEqual(await files.lstats([]), []);
   await assert.rejects(files.lstats(at('small')), { code: 'ERR_INVALID_ARG_VALUE' });
-  assert.throws(() => files.readFiles(at('small')), { code: 'ERR_INVALID_ARG_VALUE' });
+  const invalid = { code: 'ERR_INVALID_ARG_VALUE' };
+  for (const list of [at('small'), undefined, null, 7]) {
+    assert.throws(() => files.readFiles(list), invalid);
+    await assert.rejects(files.lstats(list), invalid);
+  }
   await assert.rejects(files.writeFile(at('odd'), 'x', { replace: 1 }), { code: 'ERR_INVALID_ARG_VALUE' });
   const below = [];
   for await (const [name, entry] of files.walk(at('sub'))) below.push([path.relative(folder, name), entry.isDirectory()]);
   assert.deepEqual(below.sort(), [['sub/below', true], ['sub/below/file', false]]);
+});
+
+test('many files are read with the options of one, and an error ends the loop where nothing else is said', async () => {
+  const names = Array.from({ length: 90 }, (_, i) => at(i % 3 ? 'small' : i % 2 ? 'large' : 'empty'));
+  for (const options of [undefined, null, 'utf8', 'hex', { encoding: 'utf-8' }, { flag: 'r' }, { signal: new AbortController().signal }]) {
+    const found = [];
+    for await (const [name, content] of files.readFiles(names, options)) {
+      found.push(name);
+      assert.deepEqual(content, fs.readFileSync(name, options?.signal ? undefined : options));
+    }
+    assert.deepEqual(found.sort(), [...names].sort());
+  }
+  const read = async (list, options) => { for await (const _ of files.readFiles(list, options)); };
+  for (const name of [at('absent'), at('nul\0'), folder]) {
+    assert.deepEqual(await outcome(() => read([at('small'), name])), await outcome(() => fs.promises.readFile(name)));
+  }
+  await assert.rejects(read(names, { signal: AbortSignal.abort() }), { name: 'AbortError' });
+  for (const odd of ['no such', { encoding: 'no such' }, { errors: 1 }, { unknown: 1 }, 7]) {
+    assert.throws(() => files.readFiles(names, odd), { code: 'ERR_INVALID_ARG_VALUE' }, JSON.stringify(odd));
+  }
 });
 
 test('threads have engines of their own, and end while calls are under way', async () => {

@@ -20,19 +20,27 @@ unlink_files() and walk() do what their names say to whole lists, without the in
 scandir() and scantree() give the entries of a folder and of a tree with their attributes.
 """
 
-from libtrapless._ring import (
-    Batch,
-    Call,
-    DirEntry,
-    Stat,
-    Word,
-    number,
-    read_files,
-    scandir,
-    scantree,
-    stat_files,
-    unlink_files,
-)
+try:
+    from libtrapless._ring import (
+        Batch,
+        Call,
+        DirEntry,
+        Stat,
+        Word,
+        number,
+        read_files,
+        scandir,
+        scantree,
+        stat_files,
+        unlink_files,
+    )
+except ModuleNotFoundError as error:
+    if error.name == "libtrapless._ring":
+        error.msg = (
+            "libtrapless was not compiled for this Python: run `make lib` in the checkout, or "
+            "install it, `pip install ./lib/bindings/python`"
+        )
+    raise
 from libtrapless._walk import walk
 from libtrapless.abi import Backend, Condition
 from libtrapless.counts import Stats

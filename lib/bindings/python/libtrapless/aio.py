@@ -22,8 +22,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from libtrapless import abi
+from libtrapless._direntry import DirEntry
 from libtrapless._ring import Queue
-from libtrapless.async_files import DirEntry, File, Files
+from libtrapless.async_files import File, Files
 
 if TYPE_CHECKING:
     from types import TracebackType

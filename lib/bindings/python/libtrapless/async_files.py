@@ -14,14 +14,15 @@ import os
 import stat as modes
 import sys
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, AnyStr, Final, Generic, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal, cast, overload
 
+from libtrapless._direntry import DirEntry
 from libtrapless._ring import Engine, FileDescriptor
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable
-    from typing import Self
+    from typing import Never, Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
 
@@ -48,6 +49,28 @@ _MODES: Final = {
     "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
 }
+
+
+# For programs that come from files of io or aiofiles, and from os: what takes the place of a name.
+_POSITION: Final = "a file has no position: use pread(count, offset) or pwrite(data, offset)"
+_FILE_REMEDIES: Final = {
+    **dict.fromkeys(("seek", "tell", "write", "writelines"), _POSITION),
+    **dict.fromkeys(("readline", "readlines"), "use `async for line in file`"),
+    "flush": "nothing is buffered: use fsync() to have the bytes on the disk",
+}
+_FILES_REMEDIES: Final = {
+    "lstat": "use stat(path, follow_symlinks=False)",
+    "exists": "use stat(path), which raises FileNotFoundError",
+    "listdir": "use scandir(path)",
+    "remove": "use unlink(path)",
+    "replace": "use rename(source, target)",
+}
+
+
+def _absent(self: object, name: str, remedies: dict[str, str]) -> AttributeError:
+    text = f"{type(self).__name__!r} object has no attribute {name!r}"
+    remedy = remedies.get(name)
+    return AttributeError(f"{text}: {remedy}" if remedy else text, name=name, obj=self)
 
 
 def _invalid(path: StrOrBytesPath) -> OSError:
@@ -86,49 +109,6 @@ class _Link:
         self.engine.close()
 
 
-class DirEntry(Generic[AnyStr]):
-    """An entry of a folder, like os.DirEntry, but its methods are awaited."""
-
-    __slots__ = ("_files", "_folder", "_type", "name")
-
-    def __init__(self, files: Files, folder: AnyStr, name: AnyStr, kind: int) -> None:
-        self._files = files
-        self._folder: AnyStr = folder
-        self._type = kind
-        self.name: AnyStr = name
-
-    @property
-    def path(self) -> AnyStr:
-        return os.path.join(self._folder, self.name)
-
-    def __fspath__(self) -> AnyStr:
-        return self.path
-
-    def __repr__(self) -> str:
-        return f"<DirEntry {self.name!r}>"
-
-    async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        return await self._files.stat(self.path, follow_symlinks=follow_symlinks)
-
-    async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return await self._is(modes.S_IFDIR, follow_symlinks)
-
-    async def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return await self._is(modes.S_IFREG, follow_symlinks)
-
-    async def is_symlink(self) -> bool:
-        return await self._is(modes.S_IFLNK, False)
-
-    async def _is(self, kind: int, follow: bool) -> bool:
-        known = self._type << 12  # DT_* are S_IF* without their lower bits
-        if not known or (follow and known == modes.S_IFLNK):
-            try:
-                known = modes.S_IFMT((await self.stat(follow_symlinks=follow)).st_mode)
-            except FileNotFoundError:
-                return False
-        return known == kind
-
-
 class File:
     """An open file. Reads and writes name their place, so tasks may share it."""
 
@@ -136,6 +116,11 @@ class File:
         self._files = files
         self._path = path
         self._descriptor = FileDescriptor(fd)  # closed with its last owner, if not before
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise _absent(self, name, _FILE_REMEDIES)
 
     def fileno(self) -> int:
         return self._descriptor.fileno()
@@ -234,6 +219,14 @@ class _Opening(Coroutine[Any, Any, File]):
     def __await__(self) -> Generator[Any, Any, File]:
         return self._coroutine.__await__()
 
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Never:
+            self.close()
+            raise TypeError("a file is opened by `async with`, not by `with`")
+
+        def __exit__(self, *_: object) -> None: ...
+
     async def __aenter__(self) -> File:
         self._file = await self._coroutine
         return self._file
@@ -255,6 +248,8 @@ class Files:
     """
 
     def __init__(self, *, workers: int = 64, backend: Backend | None = None) -> None:
+        if not isinstance(workers, int):
+            raise TypeError(f"workers={workers!r}: it is a number, 1 to {WORKERS_MAX}")
         if not 1 <= workers <= WORKERS_MAX:
             raise ValueError(f"workers={workers}: it is 1 to {WORKERS_MAX}")
         self._workers = workers
@@ -262,6 +257,11 @@ class Files:
         self._links: dict[asyncio.AbstractEventLoop, _Link | None] = {}  # None: closed
         self._latest: _Link | None = None
         self._closed = False  # for all loops
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise _absent(self, name, _FILES_REMEDIES)
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
@@ -366,14 +366,15 @@ class Files:
             waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
 
     def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> _Opening:
-        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x. `await` the
-        result, or use it in `async with`, which closes the file."""
+        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x, with or without b.
+        `await` the result, or use it in `async with`, which closes the file."""
         return _Opening(self._open(path, mode, permissions))
 
     async def _open(self, path: StrOrBytesPath, mode: str, permissions: int) -> File:
         flags = _MODES.get(mode.replace("b", ""))
         if flags is None:
-            raise ValueError(f"mode {mode!r}: {', '.join(_MODES)} are known")
+            known = ", ".join(_MODES)
+            raise ValueError(f"mode {mode!r}: {known} are known, for bytes, with or without b")
         link = self._link()
         future: asyncio.Future[int] = link.create_future()
         number = link.engine.call(
