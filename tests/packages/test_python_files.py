@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from libtrapless import Batch, Stat, read_files, stat_files, unlink_files, walk
+from tests import descriptors
 
 SIZES = (0, 1, 4095, 4096, 65535, 65536, 65537, 69632, 69633, 300_000)
 """Around the buffers that files are read into."""
@@ -91,11 +92,10 @@ def test_files_of_all_lengths_are_read_whole(tmp_path):
     for size in SIZES * 20:
         paths.append(tmp_path / f"{len(paths)}")
         paths[-1].write_bytes(os.urandom(size))
-    before = len(os.listdir("/proc/self/fd"))
     assert read_files(paths) == [path.read_bytes() for path in paths]
     assert read_files(map(str, paths[:3])) == [path.read_bytes() for path in paths[:3]]
     assert read_files([]) == stat_files(()) == unlink_files(iter([])) == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not descriptors.of(rf"{tmp_path}.*")
 
 
 def test_files_that_say_no_length_are_read_whole(tmp_path):
@@ -180,7 +180,6 @@ def test_a_handler_that_raises_ends_a_list_and_leaves_nothing_open(tmp_path):
     held = os.open(tmp_path / "fifo", os.O_RDWR)
     paths = [tmp_path / f"{i}" for i in range(100)]
     paths.insert(50, tmp_path / "fifo")
-    before = len(os.listdir("/proc/self/fd"))
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -191,7 +190,7 @@ def test_a_handler_that_raises_ends_a_list_and_leaves_nothing_open(tmp_path):
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):
                 read_files(paths)
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert descriptors.of(rf"{tmp_path}.*") == [f"{tmp_path}/fifo"]
     finally:
         signal.signal(signal.SIGALRM, old)
         os.close(held)

@@ -19,6 +19,7 @@ import pytest
 
 from libtrapless import Batch, Condition, Stat, Word
 from libtrapless.aio import AsyncBatch
+from tests import descriptors
 
 LIMIT_S = 600
 """For what hangs."""
@@ -179,7 +180,8 @@ class Disturbed:
 
 def disturb(interruptions: int, alarm: Alarm, path, seed: int = 1) -> None:
     rounds = Disturbed(seed, path)
-    descriptors = len(os.listdir("/proc/self/fd"))
+    own = rf"{path}|/dev/null"
+    before = len(descriptors.of(own))
     seen = tries = 0
     while seen < interruptions:
         tries += 1
@@ -187,7 +189,7 @@ def disturb(interruptions: int, alarm: Alarm, path, seed: int = 1) -> None:
         seen += alarm.interrupts(rounds.act, rounds.random.randrange(1, 150) * 1e-6)
         rounds.settle()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(descriptors.of(own)) == before
     rounds.end()
 
 

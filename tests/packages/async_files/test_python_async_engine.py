@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from libtrapless.aio import Files
+from tests.packages.async_files.test_python_async_files import open_files
 from tests.packages.test_python_ends import python
 
 
@@ -142,7 +143,7 @@ def test_an_engine_whose_tasks_still_wait_as_the_loop_ends_is_collected(
     for name in range(3):
         (tmp_path / str(name)).write_text("x")
     gc.collect()
-    before = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    before = len(os.listdir("/proc/self/task")), open_files(tmp_path)
     for _ in range(3):
         loop = asyncio.new_event_loop()
         loop.run_until_complete(work(Files(workers=8)))
@@ -151,7 +152,7 @@ def test_an_engine_whose_tasks_still_wait_as_the_loop_ends_is_collected(
     del loop
     gc.collect()
     limit = time.monotonic() + 300
-    while (len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))) > before:
+    while (len(os.listdir("/proc/self/task")), open_files(tmp_path)) > before:
         assert time.monotonic() < limit, "its threads are left"
         time.sleep(0.01)
 

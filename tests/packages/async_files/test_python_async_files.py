@@ -24,6 +24,7 @@ import pytest
 
 from libtrapless import Backend, Batch
 from libtrapless.aio import Files
+from tests import descriptors
 from tests.packages.conftest import run_python
 
 LARGE = bytes(range(256)) * 1200  # more than one request reads
@@ -47,6 +48,11 @@ def opened_paths() -> list[Path]:
         with contextlib.suppress(FileNotFoundError):
             paths.append(descriptor.readlink())
     return paths
+
+
+def open_files(folder: Path) -> int:
+    """How many pipes, which engines have, and files of the folder are open here."""
+    return len(descriptors.of(rf"pipe:.*|{folder}.*"))
 
 
 def run(coroutine_of):
@@ -329,9 +335,9 @@ def test_tasks_that_are_cancelled_cost_no_other_one_its_result(folder: Path):
         assert all(isinstance(one, asyncio.CancelledError) or one == LARGE for one in results)
         assert await files.read_file(folder / "small") == b"hello"
 
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = open_files(folder)
     run(work)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_files(folder) == before
 
 
 def test_a_cancelled_task_whose_call_is_complete_cancels_no_other_call(folder: Path):
@@ -363,9 +369,9 @@ def test_no_descriptor_of_a_cancelled_open_is_left(folder: Path):
                     await one.close()
         await files.stat(folder)
 
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = open_files(folder)
     run(work)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_files(folder) == before
 
 
 def test_tasks_that_wait_as_files_close_are_cancelled(folder: Path):
@@ -390,7 +396,7 @@ def test_an_engine_ends_when_its_loop_is_closed_and_another_one_comes(folder: Pa
 
     async def work():
         assert await files.read_file(folder / "small") == b"hello"
-        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        return open_files(folder), len(os.listdir("/proc/self/task"))
 
     asyncio.run(work())
     few = asyncio.run(work())
@@ -407,7 +413,7 @@ def test_a_file_whose_loop_is_closed_is_closed(folder: Path):
         async with await files.open(folder / "small"):
             await asyncio.Event().wait()
 
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = open_files(folder)
     files, loop = Files(), asyncio.new_event_loop()
     task = loop.create_task(opens(files))
     while (folder / "small") not in opened_paths():
@@ -418,7 +424,7 @@ def test_a_file_whose_loop_is_closed_is_closed(folder: Path):
     del task
     gc.collect()
     assert (folder / "small") not in opened_paths()
-    while len(os.listdir("/proc/self/fd")) != descriptors:
+    while open_files(folder) > before:
         time.sleep(0.01)
 
 
