@@ -19,6 +19,11 @@ function pathOf(path) {
   return path instanceof URL && path.protocol === 'file:' ? pathOf(fileURLToPath(path)) : undefined;
 }
 
+// A text that the engine takes as it is.
+function isPlain(path) {
+  return typeof path === 'string' && !path.includes('\0');
+}
+
 // The options of a function that takes an encoding, or undefined where they are Node's business.
 function encodingOptions(options, known) {
   if (options === undefined || options === null) return {};
@@ -43,7 +48,7 @@ function readError(errno, name) {
 }
 
 export async function readFile(path, options) {
-  if (options === undefined && typeof path === 'string' && !path.includes('\0')) {
+  if (options === undefined && isPlain(path)) {
     const value = await query(KIND.buffer, path, 0);
     if (typeof value === 'number') throw readError(value, path);
     return value;
@@ -282,10 +287,10 @@ export function readFiles(paths, options) {
 async function* contentsOf(paths, errors, options) {
   const results = new Results();
   const { encoding } = options;
-  const plain = (!encoding || isText(encoding)) && Object.keys(options).every((key) => key === 'encoding');
+  const direct = (!encoding || isText(encoding)) && Object.keys(options).every((key) => key === 'encoding');
   const kind = encoding ? KIND.text : KIND.buffer;
   const begin = (path) => {
-    if (!plain || typeof path !== 'string' || path.includes('\0')) {
+    if (!direct || !isPlain(path)) {
       results.begin(path, readFile(path, options));
       return;
     }
@@ -331,7 +336,7 @@ async function putLstats(found, paths, first) {
 // cannot be had, so that one absent file costs no other one's.
 export async function lstats(paths) {
   const all = Array.from(listOf(paths));
-  if (all.some((path) => typeof path !== 'string' || path.includes('\0'))) {
+  if (!all.every(isPlain)) {
     return Promise.all(all.map((path) => lstat(path).catch((error) => error)));
   }
   const found = new Array(all.length);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-"""An entry of a folder for asyncio. It owns what an entry knows of itself; async_files.py lists
-folders and asks for attributes."""
+"""An entry of a folder for asyncio. It owns what an entry knows of itself; async_files.py, which
+lists folders, gives it the function that asks for attributes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import stat as modes
 from typing import TYPE_CHECKING, AnyStr, Generic
 
 if TYPE_CHECKING:
-    from libtrapless.async_files import Files
+    from collections.abc import Awaitable, Callable
 
 
 class DirEntry(Generic[AnyStr]):
     """An entry of a folder, like os.DirEntry, but its methods are awaited."""
 
-    __slots__ = ("_files", "_folder", "_type", "name")
+    __slots__ = ("_folder", "_stat", "_type", "name")
 
-    def __init__(self, files: Files, folder: AnyStr, name: AnyStr, kind: int) -> None:
-        self._files = files
+    def __init__(
+        self,
+        stat: Callable[..., Awaitable[os.stat_result]],
+        folder: AnyStr,
+        name: AnyStr,
+        kind: int,
+    ) -> None:
+        self._stat = stat
         self._folder: AnyStr = folder
         self._type = kind
         self.name: AnyStr = name
@@ -34,7 +40,7 @@ class DirEntry(Generic[AnyStr]):
         return f"<DirEntry {self.name!r}>"
 
     async def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        return await self._files.stat(self.path, follow_symlinks=follow_symlinks)
+        return await self._stat(self.path, follow_symlinks=follow_symlinks)
 
     async def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         return await self._is(modes.S_IFDIR, follow_symlinks)

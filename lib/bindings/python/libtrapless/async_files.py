@@ -333,7 +333,7 @@ class Files:
         folder = os.fspath(path)
         if isinstance(folder, bytes):
             names = [(os.fsencode(name), kind) for name, kind in names]
-        return [DirEntry(self, folder, name, kind) for name, kind in names]
+        return [DirEntry(self.stat, folder, name, kind) for name, kind in names]
 
     async def walk(
         self,

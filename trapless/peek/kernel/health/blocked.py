@@ -286,7 +286,7 @@ class Blocked:
         have = f"{who} {'has' if len(group) == 1 else 'have'} waited for {seconds:.0f} s"
         if nearest.note and nearest.owner == owner:
             last = "whose last owner"
-            if "reader" in nearest.note:
+            if nearest.is_read:
                 last = "which others read; the last reader that is known"
             text = f"{have} for {nearest.what}, {last} is {root.title}, which {does}."
             return Cause.LOCK, text, [self._stack(root)]

@@ -49,6 +49,7 @@ class Wait:
     place: int  # its address
     owner: int = 0  # with a note: the last one that took it, and has perhaps given it back
     note: str = ""  # what is known of whoever has it, where that is not one owner
+    is_read: bool = False  # readers have it
     is_lost: bool = False  # it is free, so somebody should have woken the thread
     kind: str = LOCK
 
@@ -175,7 +176,7 @@ class Waits:
             last = self._threads.title(owner)
             who = f"the kernel notes only the last that took it, {last}, and not whether it has it"
         note = f"{readers} reader{plural} it; {who}"
-        return Wait(what, lock, self._if_there(owner), note)
+        return Wait(what, lock, self._if_there(owner), note, is_read=True)
 
     def _if_there(self, owner: int) -> int:
         """A noted owner that may have given the lock back; 0 where it has ended since."""
