@@ -37,6 +37,8 @@ AGREED = 0.5
 """Rounds agree when the middle half of them lies within this share of the median."""
 BEST_FROM = 16
 """The paper's best is claimed from this many requests a notify on."""
+JUDGED: Key = ("gettid", "psc")
+"""The call and the mechanism that the paper's claims are about."""
 
 
 def command(run: Collection, kind: str, *, calls: str = "", has_disk: bool = True) -> list[str]:
@@ -84,7 +86,7 @@ def collect(run: Collection) -> None:
 
 def disagreement(rows: Sequence[Row]) -> float:
     """How far rounds differ: of the interquartile ranges of psc, in medians, the middle one."""
-    summaries = paired(rows, "gettid", "psc").values()
+    summaries = paired(rows).get(JUDGED, {}).values()
     return statistics.median(one.spread / one.median for one in summaries)
 
 
@@ -117,41 +119,31 @@ def select(
     return costs
 
 
-def paired(rows: Sequence[Row], call: str, mechanism: str) -> dict[int, fit.Summary]:
-    """K -> time / time of plain calls in the same round of the same program."""
-    base: dict[tuple[int, int, int], float] = {}
-    other: dict[tuple[int, int, int], float] = {}
+def paired(rows: Sequence[Row]) -> dict[Key, dict[int, fit.Summary]]:
+    """(call, mechanism) -> K -> time / time of plain calls in the same round and program."""
+    times: dict[Key, dict[int, dict[tuple[int, int], float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for row in rows:
         if row.get("kind") == "measured" and row.get("phase") == "total":
-            key = (row["n"], row["crew"], row["repeat"])
-            if row["mechanism"] == "plain" and row["call"] == call:
-                base[key] = row["value"]
-            elif (call, mechanism) == placed(row):
-                other[key] = row["value"]
-    summaries = {}
-    for n in sorted({key[0] for key in other}):
-        pairs = fit.paired_ratios({k: v for k, v in other.items() if k[0] == n}, base)
-        if pairs:
-            summaries[n] = fit.summary(pairs)
+            times[placed(row)][row["n"]][row["crew"], row["repeat"]] = row["value"]
+    summaries: dict[Key, dict[int, fit.Summary]] = {}
+    for (call, mechanism), of_sizes in times.items():
+        plain = times.get((call, "plain"), {})
+        if mechanism != "plain":
+            summaries[call, mechanism] = {
+                n: fit.summary(pairs)
+                for n in sorted(of_sizes)
+                if (pairs := fit.paired_ratios(of_sizes[n], plain.get(n, {})))
+            }
     return summaries
 
 
-def measured_keys(rows: Sequence[Row]) -> list[Key]:
-    """Every (call, mechanism) that was measured beside plain calls, in order of appearance."""
-    return list(
-        dict.fromkeys(
-            placed(row)
-            for row in rows
-            if row.get("kind") == "measured" and "phase" in row and row["mechanism"] != "plain"
-        )
-    )
-
-
-def measured_metrics(rows: Sequence[Row]) -> dict[str, Metric]:
+def measured_metrics(ratios: Mapping[Key, Mapping[int, fit.Summary]]) -> dict[str, Metric]:
     return {
         f"{call}.{mechanism}.n{n}.ratio": ratio_metric(summary)
-        for call, mechanism in measured_keys(rows)
-        for n, summary in paired(rows, call, mechanism).items()
+        for (call, mechanism), of_sizes in ratios.items()
+        for n, summary in of_sizes.items()
     }
 
 
@@ -172,6 +164,7 @@ def analyse(raw: Raw) -> Findings:
     if raw.timed:
         return analyse_timed(raw)
     quiet = quietest(raw.rows)
+    measured = paired(quiet)
     total = select(raw.rows, "counted", "total", "value")
     free = select(raw.rows, "counted", "submit", "value")
     crossings = select(raw.rows, "counted", "total", "crossings")
@@ -179,9 +172,9 @@ def analyse(raw: Raw) -> Findings:
         repeated_counts.metrics(total, "instructions")
         | repeated_counts.metrics(free, "requester-instructions")
         | repeated_counts.metrics(crossings, "crossings")
-        | measured_metrics(quiet)
+        | measured_metrics(measured)
     )
-    ratios = paired(quiet, "gettid", "psc")
+    ratios = measured.get(JUDGED, {})
     for name, n, kind in (
         ("break_even", break_even(ratios), "measured"),
         ("requester_break_even", requester_break_even(free), "counted"),
@@ -203,8 +196,9 @@ def analyse_timed(raw: Raw) -> Findings:
             for n, values in samples.items():
                 one = clock.ns(values)
                 metrics[f"{call}.{mechanism}.n{n}.{unit}"] = replace(one, unit=unit)
-    metrics |= measured_metrics(raw.rows)
-    ratios = paired(raw.rows, "gettid", "psc")
+    measured = paired(raw.rows)
+    metrics |= measured_metrics(measured)
+    ratios = measured.get(JUDGED, {})
     wins_from = break_even(ratios)
     if wins_from is not None:
         metrics["gettid.psc.break_even.n"] = Metric(wins_from, "n", "measured")
@@ -350,8 +344,9 @@ FIGURE_3 = ("psc", "psc-w2", "psc-w4", "psc-plain", "batch", "io_uring-nop", "io
 def figure_3(rows: Sequence[Row], caption: str) -> Figure:
     """The time of 127 gettid."""
     series = []
+    measured = paired(rows)
     for mechanism in FIGURE_3:
-        points = sorted(paired(rows, "gettid", mechanism).items())
+        points = sorted(measured.get(("gettid", mechanism), {}).items())
         if points:
             series.append(
                 Series(

@@ -16,22 +16,14 @@ ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
 LIBRARY = ROOT / "tests/unit/lib"
 PROGRAMS = sorted(path.stem for path in LIBRARY.rglob("*.c") if path.stem[:4] in ("psc_", "file"))
-SLOW = {
-    "files_end_at_random",
-    "files_are_read_listed_and_written",
-    "psc_reports_completions",
-    "psc_serves_chains",
-}
 
 
 def test_there_are_programs():
-    assert set(PROGRAMS) > SLOW
+    assert PROGRAMS
 
 
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_no_data_race(program: str):
     target = f"build/tsan/tests/unit/lib_{program}"
     flags = ["STATIC=", "SANITIZE=-fsanitize=thread", "CFLAGS=-Og -g1"]

@@ -231,6 +231,7 @@ def test_circles_of_types_and_hostile_names_end():
     )
 
 
+@pytest.mark.slow
 def test_structures_as_large_as_they_may_be_come_in_parts_within_the_bound():
     types = Types()
     integer = types.integer("int", 4)
