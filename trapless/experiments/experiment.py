@@ -287,14 +287,14 @@ def analyse(name: str, directory: Path) -> Result:
     metrics: dict[str, Metric] = {}
     claims: list[Claim] = []
     for part, own in _raw_of_parts(spec, raw):
-        with _damage_reported(name, part, directory):
+        with _damage_reported(name, f"'{part.name}'", directory):
             findings = part.analyse(own)
         doubled = metrics.keys() & findings.metrics.keys()
         if doubled:
             raise TraplessError(f"{name}: two parts report {', '.join(sorted(doubled))}")
         metrics |= findings.metrics
         claims += findings.claims
-    return Result(
+    result = Result(
         experiment=name,
         kernel=str(raw.meta.get("kernel", "unknown")),
         accelerator=str(raw.meta.get("accelerator", "unknown")),
@@ -302,16 +302,19 @@ def analyse(name: str, directory: Path) -> Result:
         metrics=metrics,
         claims=tuple(claims),
     )
+    with _damage_reported(name, "all parts", directory):
+        result.check()
+    return result
 
 
 @contextmanager
-def _damage_reported(name: str, part: Part, directory: Path) -> Iterator[None]:
-    """Report an error of a part as damage of the raw data, which comes from files."""
+def _damage_reported(name: str, of_what: str, directory: Path) -> Iterator[None]:
+    """Report an error in what raw data give as damage of the data, which come from files."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise TraplessError(
-            f"{directory}: the raw data of '{part.name}' is incomplete or damaged "
+            f"{directory}: the raw data of {of_what} is incomplete or damaged "
             f"({type(error).__name__}: {error}); run `trapless evaluate {name}` again"
         ) from error
 
@@ -335,7 +338,7 @@ def figures(name: str, directory: Path) -> tuple[Figure | Map | Table, ...]:
     spec = spec_of(name, raw.meta)
     drawn: list[Figure | Map | Table] = []
     for part, own in _raw_of_parts(spec, raw):
-        with _damage_reported(name, part, directory):
+        with _damage_reported(name, f"'{part.name}'", directory):
             drawn += part.figures(own)
     return tuple(drawn)
 

@@ -24,7 +24,7 @@ from trapless.experiments import archive, experiment, verify
 from trapless.results import result_file
 
 DATA = Path(__file__).parents[3] / "docs/results/6.1"
-NAME = "parallel"
+NAME = "programs"
 
 
 @pytest.fixture(scope="module")

@@ -362,7 +362,7 @@ def test_parts_of_full_runs_are_left_out_of_quick_ones(tmp_path, monkeypatch):
         experiment.Part(
             name,
             lambda run: run.write([{"made": True}]),
-            lambda raw: experiment.Findings({f"{raw.rows[0]['part']}.count": ONE}),
+            lambda raw: experiment.Findings({f"{raw.rows[0]['part']}.plain.count": ONE}),
             lambda raw: (),
             full_only=name == "long",
         )
@@ -372,7 +372,7 @@ def test_parts_of_full_runs_are_left_out_of_quick_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "get", lambda name: spec)
     for quick in (True, False):
         experiment.collect(spec, tmp_path, quick=quick, kernel="6.1", progress=Silent())
-        made = {"short.count"} if quick else {"short.count", "long.count"}
+        made = {"short.plain.count"} if quick else {"short.plain.count", "long.plain.count"}
         assert experiment.analyse("parallel", tmp_path).metrics.keys() == made
 
 
