@@ -16,7 +16,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "sanitized" / "tests" / "unit"
 SKIPPED = 77
-SLOW = {"model_short_cuts_change_no_count"}
+SLOW = {
+    "lib_files_are_read_listed_and_written",
+    "lib_files_end_at_random",
+    "lib_walk_equals_readdir_and_stat",
+    "lib_walk_survives_what_happens_meanwhile",
+    "model_short_cuts_change_no_count",
+}
 
 
 def programs() -> list[Path]:

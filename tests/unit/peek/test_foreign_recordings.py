@@ -332,6 +332,7 @@ def test_groups_of_fields_are_those_of_cpus(folder, groups):
     assert not shown(folder)
 
 
+@pytest.mark.slow
 def test_counters_that_no_kernel_has_are_passed_over(folder, tmp_path):
     evil, soft = (counters.SOFTIRQ + EVIL, f"{counters.SOFTIRQ}rcu")
     names = [f"0 {one}" for one in (counters.DEVICE, soft, evil)] + [f"{EVIL} {counters.DEVICE}"]

@@ -36,6 +36,7 @@ def test_the_page_is_whole_and_shows_every_number(saved):
         assert text in words
 
 
+@pytest.mark.slow
 def test_the_page_fetches_nothing_and_runs_nothing(saved):
     page = page_of(saved)
     assert "<script" not in page and "<link" not in page and "@import" not in page
