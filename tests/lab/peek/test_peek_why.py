@@ -55,17 +55,25 @@ class Hang:
     cause: str
     words: tuple[str, ...]
     needs: str = ""  # a thread of kernels that can hang so
+    program: str = ""  # what hangs, where that is not the module's business
 
     @property
     def seed(self) -> str:
-        return f"echo {self.name} >{SEED}"
+        begun = f"{self.program} & echo $! >/tmp/jobs"
+        return begun if self.program else f"echo {self.name} >{SEED}"
 
     @property
     def end(self) -> str:
-        return f"echo end >{SEED}"
+        return END_JOBS if self.program else f"echo end >{SEED}"
 
 
 HANGS = (
+    Hang(
+        "vfork",
+        "blocked",
+        ("its child", "(vfork): sleeping_thread", "pause"),
+        program="/sleeping_threads vfork",
+    ),
     Hang("chain", "lock", ("hang_root", "holds a lock", "hang_leaf")),
     Hang("rwsem_shared", "lock", ("hang_writer", "to write it", "1 reader has it")),
     Hang("abba", "deadlock", ("hang_ab", "hang_ba", "each other")),
@@ -284,6 +292,9 @@ def hangs_in_a_row(kernel: str, hangs: Sequence[Hang]) -> None:
             is_on_cpu = hang.cause in ("cpu_held", "cpu_starved", "interrupts_off")
             options = ("--monitor", str(running.monitor)) if is_on_cpu else ()
             named_first(running, hang, *options)
+            if hang.name == "vfork":
+                text = peek("why", running.ram, "--longer-than", "3000").stdout
+                assert "Note: 1 thread has been blocked for up to" in text
             running.say(hang.end)
             if hang.cause != "oops" and hang.name != "flush":
                 answer = until(running, lambda one: not one["hangs"])

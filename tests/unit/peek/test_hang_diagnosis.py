@@ -10,6 +10,7 @@ import doctest
 import json
 import socket
 import struct
+import subprocess
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from trapless.cli import cli
 from trapless.peek import limits
 from trapless.peek.diagnosis import text, two_looks
 from trapless.peek.diagnosis.two_looks import Diagnosis
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Place
 from trapless.peek.kernel.health import printk_ring
@@ -446,3 +448,21 @@ def test_file_is_named_once(tmp_path):
     words = ["trace", "--recording", str(tmp_path), "-o", str(tmp_path / "new"), str(image)]
     done = CliRunner().invoke(cli, ["peek", *words])
     assert done.exit_code == 2 and "a recording becomes a Perfetto trace" in done.output
+
+
+def test_a_machine_that_ends_amid_the_looks_is_not_called_paused(monkeypatch):
+    process = subprocess.Popen(["sleep", "1000"])
+    look = Look(1.0, 1, 1, (), ())
+    looks = iter([False, True])
+
+    class Ending:
+        def look(self, longer_s: float) -> Look:
+            if next(looks):
+                process.kill()
+                process.wait()
+            return look
+
+    monkeypatch.setattr(two_looks, "clock", lambda target: 0)
+    monkeypatch.setattr(two_looks, "IDLE_STILL_S", two_looks.PAUSE_S)
+    with pytest.raises(PeekError, match="the machine has ended while it was looked at"):
+        two_looks.diagnose(Ending(), Emulator(process.pid, ()), 10.0)  # type: ignore[arg-type]

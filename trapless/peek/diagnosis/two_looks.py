@@ -17,6 +17,7 @@ from pathlib import Path
 from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.emulator import Emulator
+from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health.guest_cpus import without_ticks
 from trapless.peek.kernel.health.hang_causes import Cause, Look, Verdict
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack
@@ -108,6 +109,8 @@ def diagnose(
     while clock(target) == before and time.monotonic() < end_s:
         time.sleep(STEP_S)
     second = target.look(longer_s)
+    if host.has_ended:
+        raise PeekError("the machine has ended while it was looked at")
     seen = {(one.cause, one.subject) for one in first.verdicts}
     found = [one for one in second.verdicts if (one.cause, one.subject) in seen]
     found = [_without_ticks(one, first, second) for one in found]
@@ -176,6 +179,11 @@ class _Host:
             text = Path(f"/proc/{self._emulator.pid}/stat").read_text(errors="replace")
             return text.rpartition(")")[2].split()[0]
         return ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the emulator that ran at the beginning is gone, or is about to be."""
+        return self._emulator is not None and self._state() in ("", "Z", "X")
 
     def on_still_clock(self, look: Look, stops: Stops | None) -> list[Verdict]:
         """The verdict on a machine whose clock did not move between two looks."""

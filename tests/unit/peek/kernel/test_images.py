@@ -169,8 +169,14 @@ def test_format_that_is_not_read_is_named_with_a_remedy(one, tmp_path):
     assert WAIT not in str(raised.value)
 
 
+@pytest.mark.parametrize("text", ["# Notes\n", "Überschrift\r\n" * 9000, "\x1b[1mlog\x1b[0m"])
+def test_a_text_is_named_as_such(tmp_path, text):
+    with pytest.raises(PeekError, match=r"image is a text file; name a dump, or the file"):
+        Image(written(tmp_path, text.encode())).open()
+
+
 def test_waiting_is_advised_only_where_a_machine_runs(tmp_path, monkeypatch):
-    path = written(tmp_path, b"x" * (1 << 20))
+    path = written(tmp_path, b"\1" * (1 << 20))
     with pytest.raises(PeekError) as raised:
         Image(path).open()
     assert "of no known format" in str(raised.value) and WAIT not in str(raised.value)

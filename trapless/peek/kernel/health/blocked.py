@@ -21,6 +21,7 @@ from trapless.peek.kernel.health.waits import (
     LOCK,
     PAGE,
     SERVED_PAGE,
+    VFORK,
     WORK,
     Waits,
 )
@@ -28,7 +29,6 @@ from trapless.peek.kernel.health.work_queues import WorkQueues
 
 ON_PURPOSE = (
     "__refrigerator",
-    "wait_for_vfork_done",
     "ptrace_stop",
     "do_signal_stop",
     "coredump_task_exit",
@@ -118,6 +118,8 @@ REASONS: tuple[tuple[tuple[str, ...], Cause, str], ...] = (
     ),
     (("try_to_free_pages", "throttle_direct_reclaim", "shrink_"), Cause.MEMORY, "for free memory"),
 )
+WHILE_S = 2.0
+"""A thread that is blocked for less has most likely just asked a disk for something."""
 SEARCHED = 8
 """The innermost functions that show what a thread waits for."""
 
@@ -179,6 +181,18 @@ class Blocked:
         found = [self._circle(key, circles[key], groups[key]) for key in circles]
         found += [self._root(key, group) for key, group in groups.items() if key not in circles]
         return found
+
+    def shorter(self, longer_s: float) -> str:
+        """Says how many threads have been blocked for a while, but not for long; or nothing."""
+        slept = [self._clocks.slept_s(one) for one in self.all if self._root_key([one.address])]
+        found = [one for one in slept if WHILE_S <= one <= longer_s]
+        if not found:
+            return ""
+        have = "s have" if len(found) > 1 else " has"
+        return (
+            f"{len(found)} thread{have} been blocked for up to {max(found):.0f} s, which does not "
+            f"count yet: --longer-than is {longer_s:g}"
+        )
 
     # ---- Chains ----------------------------------------------------------------------------------
 
@@ -290,6 +304,9 @@ class Blocked:
                 last = "which others read; the last reader that is known"
             text = f"{have} for {nearest.what}, {last} is {root.title}, which {does}."
             return Cause.LOCK, text, [self._stack(root)]
+        if nearest.kind == VFORK:
+            text = f"{have} for {nearest.what}: {root.title} {does}."
+            return other or Cause.BLOCKED, text, [self._stack(root)]
         if nearest.kind == WORK:
             text = f"{have} for {nearest.what}; it is done by {root.title}, which {does}."
         else:
@@ -363,7 +380,8 @@ class Blocked:
         text = f"{thread.title} waits for {seconds:.0f} s for {wait.what}"
         if wait.note:
             return f"{text}; {wait.note}"
-        return f"{text}, held by {self._threads.title(wait.owner)}" if wait.owner else text
+        by = "which is" if wait.kind == VFORK else "held by"
+        return f"{text}, {by} {self._threads.title(wait.owner)}" if wait.owner else text
 
     def _stack(self, thread: Thread) -> str:
         names = " < ".join(self._threads.functions(thread)[:10])

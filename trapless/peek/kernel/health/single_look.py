@@ -132,6 +132,7 @@ class _Looking:
         )
         self._notes += notes
         chains = blocked.verdicts(longer_s)
+        self._notes += filter(None, [blocked.shorter(longer_s)])
         return [*found, *frozen, *chains, *map(_silent, disks)]
 
     def _kinds_of_systems(self) -> set[str]:

@@ -51,6 +51,7 @@ NUMBERS = {
 OPTIONAL = {
     "blocker": ("blocker",),
     "pi": ("pi_blocked_on",),
+    "vfork": ("vfork_done",),
     "worker": ("worker_private", "set_child_tid"),
 }
 """Each with the names that it has had, and absent where a kernel has none of them."""

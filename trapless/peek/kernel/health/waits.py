@@ -20,8 +20,9 @@ from trapless.peek.kernel.health.thread_states import Thread, Threads
 from trapless.peek.limits import LimitError
 
 LOCK, PAGE, SERVED_PAGE, FREEZE, WORK = "lock", "page", "served page", "freeze", "work"
+VFORK = "vfork"
 """Kinds of waits. A served page comes from a program or another machine. The owner of a work is the
-thread that does it, and is known by its queue."""
+thread that does it, and is known by its queue. That of a vfork is the child."""
 FLAGS = 7
 """The lowest bits of an owner, which are flags."""
 READ_HELD, READERS_SHIFT = 1, 8
@@ -93,6 +94,15 @@ class Waits:
             return self._page(thread)
         if any(one.startswith(FLUSHES) for one in functions):
             return self._work(thread)
+        return self._vfork(thread)
+
+    def _vfork(self, thread: Thread) -> Wait | None:
+        """The wait for a child, which notes where its parent's stack has the event."""
+        for child in self._threads.all.values():
+            place = child.values.get("vfork", 0)
+            if place and self._threads.on_stack(place, thread.address):
+                what = "its child to run a program or to end (vfork)"
+                return Wait(what, place, child.address, kind=VFORK)
         return None
 
     # ---- Locks -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Owns the list of formats. A raw image has no such bytes: it is what no other for
 
 from __future__ import annotations
 
+import codecs
 from enum import Enum
 from typing import NamedTuple
 
@@ -103,12 +104,29 @@ FORMATS: tuple[Format, ...] = (
 )
 
 RAW = Format(b"", Kind.RAW)
+TEXT = Format(
+    b"", Kind.OTHER, "a text file", "name a dump, or the file that a machine has as its RAM"
+)
+CONTROLS = bytes({*range(32)} - {*b"\t\n\f\r\x1b"})
+"""Bytes that no text has."""
 
 
 def recognise(head: bytes) -> Format:
     """The format of an image that begins with these bytes; a raw one where it is none of the list.
 
-    >>> recognise(b"EMiL\\1").kind, recognise(bytes(64)).kind
-    (<Kind.LIME: 'LiME'>, <Kind.RAW: 'raw'>)
+    >>> recognise(b"EMiL\\1").kind, recognise(bytes(64)).kind, recognise(b"# Notes\\n").name
+    (<Kind.LIME: 'LiME'>, <Kind.RAW: 'raw'>, 'a text file')
     """
-    return next((one for one in FORMATS if head.startswith(one.magic, one.at)), RAW)
+    rest = TEXT if _is_text(head) else RAW
+    return next((one for one in FORMATS if head.startswith(one.magic, one.at)), rest)
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether bytes are a text, which may end amid a letter. The first page of a RAM is none."""
+    if not head or head.translate(None, CONTROLS) != head:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
