@@ -54,6 +54,16 @@ class Emulator:
     threads: tuple[int, ...]
     lack: str = field(default="", compare=False)
 
+    def state(self) -> str:
+        """The state of its process, as ps has it; empty where it is gone."""
+        with contextlib.suppress(OSError, IndexError):
+            return text_of(Path(f"/proc/{self.pid}"), "stat").rpartition(")")[2].split()[0]
+        return ""
+
+    def has_ended(self) -> bool:
+        """Whether its process is gone, or nothing is left of it but its status."""
+        return self.state() in ("", "Z", "X")
+
 
 def arguments(process: Path, most: int) -> list[str]:
     """The first `most` bytes of a command line, in words; OSError where the process has ended."""

@@ -77,10 +77,6 @@ def _name_of(target: SandboxedTarget, emulator: Emulator | None) -> str:
     return f"{visible(found.name)} ({process})" if found is not None and found.name else process
 
 
-def _has_ended(emulator: Emulator | None) -> bool:
-    return emulator is not None and not Path(f"/proc/{emulator.pid}").exists()
-
-
 @click.command()
 @target_argument
 @target_options
@@ -259,7 +255,8 @@ def dmesg(follow: bool, as_json: bool) -> None:
             )
             for line in lines:
                 click.echo(line)
-            if not follow or not lives or _has_ended(emulator):
+            has_ended = emulator is not None and emulator.has_ended()
+            if not follow or not lives or has_ended:
                 return
             time.sleep(FOLLOW_S)
             target.check_same()

@@ -109,7 +109,7 @@ def diagnose(
     while clock(target) == before and time.monotonic() < end_s:
         time.sleep(STEP_S)
     second = target.look(longer_s)
-    if host.has_ended:
+    if emulator is not None and emulator.has_ended():
         raise PeekError("the machine has ended while it was looked at")
     seen = {(one.cause, one.subject) for one in first.verdicts}
     found = [one for one in second.verdicts if (one.cause, one.subject) in seen]
@@ -171,24 +171,10 @@ class _Host:
             if number in now
         }
 
-    def _state(self) -> str:
-        """The state of the emulator's process, as ps has it."""
-        if self._emulator is None:
-            return ""
-        with suppress(OSError, IndexError):
-            text = Path(f"/proc/{self._emulator.pid}/stat").read_text(errors="replace")
-            return text.rpartition(")")[2].split()[0]
-        return ""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the emulator that ran at the beginning is gone, or is about to be."""
-        return self._emulator is not None and self._state() in ("", "Z", "X")
-
     def on_still_clock(self, look: Look, stops: Stops | None) -> list[Verdict]:
         """The verdict on a machine whose clock did not move between two looks."""
         seconds = time.monotonic() - self._began_s
-        if self._state() in ("T", "t"):
+        if self._emulator is not None and self._emulator.state() in ("T", "t"):
             text = (
                 f"The machine is stopped: its process ({self._pid}) has been stopped by a signal; "
                 f"`kill -CONT {self._pid}` continues it."
