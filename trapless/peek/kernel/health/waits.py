@@ -68,6 +68,12 @@ class Waits:
     def _systems(self) -> list[int]:
         return file_systems.blocks(self._structures)
 
+    @cached_property
+    def _vforks(self) -> list[tuple[int, int]]:
+        """The events that children of vfork note, each with the child."""
+        threads = self._threads.all.values()
+        return [(place, one.address) for one in threads if (place := one.values.get("vfork", 0))]
+
     def of(self, thread: Thread) -> Wait | None:
         """What a thread waits for; None where its stack shows nothing that is known."""
         try:
@@ -98,11 +104,10 @@ class Waits:
 
     def _vfork(self, thread: Thread) -> Wait | None:
         """The wait for a child, which notes where its parent's stack has the event."""
-        for child in self._threads.all.values():
-            place = child.values.get("vfork", 0)
-            if place and self._threads.on_stack(place, thread.address):
+        for place, child in self._vforks:
+            if self._threads.on_stack(place, thread.address):
                 what = "its child to run a program or to end (vfork)"
-                return Wait(what, place, child.address, kind=VFORK)
+                return Wait(what, place, child, kind=VFORK)
         return None
 
     # ---- Locks -----------------------------------------------------------------------------------
