@@ -43,11 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened_paths() -> list[Path]:
-    paths = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            paths.append(descriptor.readlink())
-    return paths
+    return [Path(link) for link in descriptors.of(".*")]
 
 
 def open_files(folder: Path) -> int:
