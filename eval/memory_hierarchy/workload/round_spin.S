@@ -27,7 +27,7 @@ round_spin:
 	movq	%rdi, %rcx
 	subq	%rax, %rcx
 	subq	$(OWN + TURN), %rcx	/* one turn at least */
-	jb	.Lpast
+	jl	.Lpast			/* signed: the instant may have been long ago */
 	movq	%rcx, %rdx
 	shrq	$6, %rcx		/* turns after the first */
 	andl	$(TURN - 1), %edx	/* instructions left */

@@ -403,3 +403,25 @@ def test_the_program_refuses_what_it_cannot_do(words, said):
     done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
     assert said in json.loads(done.stdout)["failure"]
+
+
+PAST = """
+#include <stdbool.h>
+#include <stdint.h>
+#include <x86intrin.h>
+bool round_spin(uint64_t instant);
+int main(void)
+{
+	for (uint64_t ago = 0; ago < 1000000000; ago = ago * 2 + 1)
+		if (round_spin(__rdtsc() - ago))
+			return 1;
+	return 0;
+}
+"""
+
+
+def test_an_instant_that_is_past_is_not_waited_for(tmp_path):
+    words = ["gcc", "-O1", "-o", tmp_path / "past", "-x", "c", "-", "-x", "assembler-with-cpp"]
+    spin = Path(pairs.__file__).parent / "workload/round_spin.S"
+    subprocess.run([*words, spin], input=PAST, text=True, check=True)
+    subprocess.run([tmp_path / "past"], check=True, timeout=60)
