@@ -36,6 +36,10 @@ from trapless.stock import kbuild
 from trapless.vm import lab
 
 BOOTS = "boots"
+QUICK_TIMEOUT_S = 900.0
+"""The most that one guest of a quick run takes: twenty times what the longest takes on two idle
+processors. Debian 12's QEMU, emulating several processors, can stop a guest for ever while its
+kernel patches itself (tests/lab/runner/suite.py), and whoever makes a quick run waits for it."""
 BOOT_FACTS = ("icount", "boot_s", "began_s", "wall_s")
 """Fields of a boot that go into meta.json where they exist; only a fleet's boots have the last
 two."""
@@ -114,9 +118,12 @@ class Collection:
 
         `stdin` is a descriptor from which it reads, if any. Returns the rows. A failing check in
         the guest, a status other than 0 or a complaint in the kernel's log is a TraplessError, with
-        the guest's words in it. Guests of a quick run start quickly: see lab.prepare().
+        the guest's words in it. Guests of a quick run start quickly: see lab.prepare(). One that
+        takes longer than QUICK_TIMEOUT_S is started once more.
         """
         config = replace(config, quick_start=self.quick, arch=self.arch)
+        if self.quick:
+            config = replace(config, timeout_s=min(config.timeout_s, QUICK_TIMEOUT_S))
         label = f"{self.part}-{label}"
         if label in self._labels:
             raise ValueError(f"two boots called {label!r}")
@@ -130,7 +137,13 @@ class Collection:
             self.progress.note(f"{self.name}: boot {label} is there already; going on after it")
             self.resumed.append(label)
         else:
-            rows = self._run(label, config, argv, finished, key, stdin)
+            try:
+                rows = self._run(label, config, argv, finished, key, stdin)
+            except lab.LabError as error:
+                if not (self.quick and error.timed_out) or stdin is not None:
+                    raise
+                self.progress.note(f"{self.name}: {error}; starting boot {label} once more")
+                rows = self._run(label, config, argv, finished, key, stdin)
         return rows[1:]
 
     @property

@@ -108,12 +108,14 @@ class LabResult:
 class LabError(TraplessError):
     """The error for a command that did not come to its end, with the guest's kernel log so far.
 
-    `repeatable`: by the emulator's fault it was not even begun.
+    `repeatable`: by the emulator's fault it was not even begun. `timed_out`: it ran into its limit.
     """
 
-    def __init__(self, message: str, kernel_log: str, *, repeatable: bool = False) -> None:
+    def __init__(
+        self, message: str, kernel_log: str, *, repeatable: bool = False, timed_out: bool = False
+    ) -> None:
         super().__init__(message)
-        self.kernel_log, self.repeatable = kernel_log, repeatable
+        self.kernel_log, self.repeatable, self.timed_out = kernel_log, repeatable, timed_out
 
 
 @dataclass(frozen=True)
@@ -426,7 +428,9 @@ class _Attempt:
             raise control.explained(ending.switch_error, ending.refusal, "the command", "in the VM")
         if ending.reason:
             again = self.attempts(ending) > 1
-            raise LabError(self._explain(ending, log), log, repeatable=again)
+            raise LabError(
+                self._explain(ending, log), log, repeatable=again, timed_out=ending.timed_out
+            )
         complaints = splats(log)
         if complaints and not self._config.verbose:
             first = complaints[0].splitlines()[0]

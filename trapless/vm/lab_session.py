@@ -15,7 +15,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trapless.abi import Refusal
 from trapless.base.console import Progress
@@ -55,6 +55,7 @@ class Ending:
     reason: str = ""
     complaint: str = ""
     retriable: bool = False
+    timed_out: bool = False  # the command ran into its time limit
     log_before: int = 0  # bytes of the kernel's log that cannot explain the end
     switch_error: int = 0  # errno: the command was not switched to supervisor mode ...
     refusal: int = Refusal.NONE  # ... for this reason
@@ -153,6 +154,10 @@ class _FailedError(Exception):
     """The run cannot go on, for the reason in the message."""
 
 
+class _TimedOutError(_FailedError):
+    """The command ran into its time limit."""
+
+
 class Session:
     """One run of one VM over its channel."""
 
@@ -197,7 +202,8 @@ class Session:
                 pass
         except _FailedError as failure:
             process.stop()
-            return self._ending(str(failure), process, retriable=self._phase is Phase.FIRMWARE)
+            ending = self._ending(str(failure), process, retriable=self._phase is Phase.FIRMWARE)
+            return replace(ending, timed_out=isinstance(failure, _TimedOutError))
         if self._phase is Phase.DONE:
             process.stop()
             boot_s = self._running_since - self._began
@@ -264,7 +270,7 @@ class Session:
         if self._phase is Phase.FIRMWARE:
             self._check_silence(now)
         if self._phase is Phase.RUNNING and now - self._running_since > self._timeout_s:
-            raise _FailedError(
+            raise _TimedOutError(
                 f"the command ran into the time limit of {self._timeout_s:g} s (--timeout); "
                 "the VM was ended"
             )

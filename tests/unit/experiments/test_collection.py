@@ -94,6 +94,31 @@ def test_guests_of_quick_runs_alone_start_quickly(tmp_path, monkeypatch, quick):
     assert guest.config.quick_start is quick
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_guest_that_stands_still_is_started_once_more_in_a_quick_run(
+    tmp_path, monkeypatch, quick
+):
+    guest, limits = Guest(GOOD), []
+
+    def run(config, argv, **words):
+        limits.append(config.timeout_s)
+        if not limits[1:]:
+            words["sink"](b'{"half": ')
+            raise lab.LabError("the time limit", "", timed_out=True)
+        return guest(config, argv, **words)
+
+    monkeypatch.setattr(lab, "run", run)
+    made = collection_file.Collection("made-up", tmp_path, quick, "6.1", Silent(), part="calls")
+    config = lab.LabConfig(timeout_s=7200.0)
+    if quick:
+        assert made.boot("counted", config, ["/bin/x"]) == GOOD[:2]
+        assert limits == [collection_file.QUICK_TIMEOUT_S] * 2
+    else:
+        with pytest.raises(lab.LabError, match="time limit"):
+            made.boot("counted", config, ["/bin/x"])
+        assert limits == [7200.0]
+
+
 def test_an_interrupted_experiment_goes_on_after_the_last_whole_boot(collection, monkeypatch):
     install(monkeypatch, Guest(GOOD))
     boot(collection)
