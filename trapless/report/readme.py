@@ -36,10 +36,9 @@ PORTED = {
 }
 """Where a program gets its functions, and those that they replace: the metrics' work and way."""
 PICTURE_NAME = "instructions.svg"
-# Where wrapping pays beyond the trap: a map of an experiment, and the metric of its lowest cell.
+# Where wrapping pays beyond the trap: a map of an experiment, on whose page it is shown.
 MAP_OF = "memory-hierarchy"
 MAP_ID = "fig5-clocks-p4-256kb"
-MAP_LOWEST = "clocks.batched.p4-256kb_y-lowest.ratio"
 MAP_NAME = "clocks.svg"
 
 
@@ -116,40 +115,32 @@ def generated(report: Report, origin: Path) -> str:
     folder = Path(os.path.relpath(report.directory, origin)).as_posix()
     shown = [one.result for one in report.sections if one.name in summary.GAINS]
     kernels = ", ".join(sorted({result.kernel for result in shown}))
-    gain = summary.gain(report)
-    if gain is None:
+    calls = summary.gain_of_calls(report)
+    if calls is None:
         raise TraplessError(f"{report.directory}: holds no result that README.md could show")
     lines = [
-        summary.headline(report),
+        *_headlines(report, folder),
+        f"**{calls.title}**",
         "",
-        *_time(report, folder),
-        *_titled(gain),
-        f"{gain.caption} The kernel is Linux {kernels}.",
+        tables.markdown(calls),
+        f"{calls.caption} The kernel is Linux {kernels}.",
         "",
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
         "",
         f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/)."
         + _kernels(report, folder),
         "",
-        *_map(report, folder),
     ]
     return "\n".join(lines)
 
 
-def _time(report: Report, folder: str) -> list[str]:
-    """The estimate of time, which stands first, if there is one."""
-    time, name = summary.time(report), estimate_file.NAME
-    if time is None:
-        return []
-    return [
-        *_titled(time),
-        f"{time.caption} All figures: [{name}]({folder}/{name}).",
-        "",
-    ]
-
-
-def _titled(table: Table) -> list[str]:
-    return [f"**{table.title}**", "", tables.markdown(table)]
+def _headlines(report: Report, folder: str) -> list[str]:
+    """The gain in words: an item for the estimate, if there is one, and one for what was found."""
+    name, items = estimate_file.NAME, [summary.gain_headline(report)]
+    if report.estimate and (words := summary.time_headline(report)):
+        made = f"The machine: {report.estimate.machine} ([{name}]({folder}/{name}))."
+        items.insert(0, f"{words} {made}")
+    return [*(f"- {item}" for item in items), ""]
 
 
 def _kernels(report: Report, folder: str) -> str:
@@ -159,22 +150,6 @@ def _kernels(report: Report, folder: str) -> str:
     return (
         f" Other kernels beside it: [{kernel_comparison.NAME}]({folder}/{kernel_comparison.NAME})."
     )
-
-
-def _map(report: Report, folder: str) -> list[str]:
-    """The map with what it shows; nothing where that was not evaluated."""
-    if not clocks_map(report):
-        return []
-    lowest = summary.metrics_of(report, MAP_OF)[MAP_LOWEST].value
-    return [
-        f"![Clocks of wrapped calls to conventional ones]({folder}/{MAP_NAME})",
-        "",
-        "Clocks of wrapped calls to conventional ones on a Pentium 4, modelled, over what the "
-        "program and its calls touch: beyond the trap (X), wrapping takes away up to "
-        f"{1 - lowest:.0%} where each side fits the TLB and the cache alone, but not with the "
-        "other (Y).",
-        "",
-    ]
 
 
 def picture(report: Report) -> Figure:

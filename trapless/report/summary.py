@@ -240,8 +240,8 @@ def time(report: Report) -> Table | None:
     )
 
 
-def _time_headline(report: Report) -> str:
-    """The same in two sentences, and what a trap takes."""
+def time_headline(report: Report) -> str:
+    """The same in a few sentences, and what a trap takes; nothing without an estimate."""
     found = report.estimate
     if found is None or not found.calls:
         return ""
@@ -255,7 +255,7 @@ def _time_headline(report: Report) -> str:
         f"By an estimate of time, a trap takes {found.trap.ns:.0f} ns, and a batch of {AT} would "
         f"save {one.saved[AT].ns:.0f} ns of each call: {saved[most]:.0%} of {most}, "
         f"{saved[least]:.0%} of {least}. Supervisor mode would save {low:.0f} to {high:.0f} ns."
-        f"{wins} "
+        f"{wins}"
     )
 
 
@@ -265,26 +265,51 @@ def gain(report: Report) -> Table | None:
     if not lines:
         return None
     pipeline = "Counted instructions leave out what a trap costs a processor's pipeline."
-    rows = tuple(
-        (
-            line.name + (BYTES.get(line.name, "") if line.unit.startswith(COUNTED) else ""),
-            *(line.text(column) for column in COLUMNS[1:-1]),
-            line.unit,
-        )
-        for line in lines
-    )
-    shown = "".join(cell for row in rows for cell in row)
+    rows = _rows(lines)
     return Table(
         id="gain-table",
         title="What one call takes",
         columns=COLUMNS,
-        rows=rows,
+        rows=tuple((*row, line.unit) for row, line in zip(rows, lines, strict=True)),
         caption=f"Batch and io_uring with {AT} calls a crossing, to be compared with the plain "
         "call of the same program; supervisor mode with the trap, of a program that was not "
         "modified. A smaller number is better. "
         + (pipeline if _unit(lines) == COUNTED else "")
-        + "".join(f" {mark} {text}" for mark, text in MARKS.items() if mark in shown),
+        + _marks(rows),
     )
+
+
+def gain_of_calls(report: Report) -> Table | None:
+    """The same in short: calls alone, all of one unit."""
+    lines = calls(report)
+    if not lines:
+        return None
+    rows = _rows(lines)
+    return Table(
+        id="calls-table",
+        title=f"{UNIT_WORDS[_unit(lines)]} of one call",
+        columns=COLUMNS[:-1],
+        rows=tuple(rows),
+        caption=f"Compare batch and io_uring, with {AT} calls a crossing, with the plain call, and "
+        f"supervisor mode with the trap.{_marks(rows)}",
+    )
+
+
+def _rows(lines: list[Line]) -> list[tuple[str, ...]]:
+    """The lines' names and cells, with their marks."""
+    return [
+        (
+            line.name + (BYTES.get(line.name, "") if line.unit.startswith(COUNTED) else ""),
+            *(line.text(column) for column in COLUMNS[1:-1]),
+        )
+        for line in lines
+    ]
+
+
+def _marks(rows: list[tuple[str, ...]]) -> str:
+    """What the marks in these rows say."""
+    shown = "".join(cell for row in rows for cell in row)
+    return "".join(f" {mark} {text}" for mark, text in MARKS.items() if mark in shown)
 
 
 def _unit(lines: list[Line]) -> str:
@@ -294,6 +319,11 @@ def _unit(lines: list[Line]) -> str:
 
 def headline(report: Report) -> str:
     """The gain in a few sentences: in time, where there is an estimate, and counted."""
+    return " ".join(filter(None, (time_headline(report), gain_headline(report))))
+
+
+def gain_headline(report: Report) -> str:
+    """What the experiments found, without the estimate."""
     lines = calls(report)
     unit = _unit(lines)
     words = []
@@ -318,10 +348,9 @@ def headline(report: Report) -> str:
         if name in metrics
     ]
     wins = f" A batch wins {', '.join(even)}." if even else ""
-    time = _time_headline(report)
-    if time:
+    if time_headline(report):
         words[0] = f"Counted, {words[0]}"
-    return time + " ".join(one[0].upper() + one[1:] for one in words) + wins
+    return " ".join(one[0].upper() + one[1:] for one in words) + wins
 
 
 def gain_figure(report: Report) -> Figure | None:

@@ -339,17 +339,14 @@ def test_all_maps_and_tables_come_from_saved_data():
 
 
 @pytest.mark.slow
-def test_the_readme_shows_the_map_of_clocks_that_was_saved():
-    root = HERE.parents[2]
-    text = (root / "README.md").read_text()
-    name = re.search(rf"\((docs/results/[^/]+)/{readme.MAP_NAME}\)", text)
-    assert name, "README.md shows the map"
-    saved = root / name[1]
+def test_the_experiments_page_shows_the_map_of_clocks_that_was_saved():
+    page = HERE.parents[2] / "eval" / "memory_hierarchy" / "README.md"
+    name = re.search(rf"\((\S*docs/results/[^/]+)/{readme.MAP_NAME}\)", page.read_text())
+    assert name, f"{page} shows the map"
+    saved = page.parent / name[1]
     found = experiment.figures(NAME, saved / NAME)
     wanted = next(one for one in found if one.id == readme.MAP_ID)
     assert plot.shows((saved / readme.MAP_NAME).read_text(), wanted)
-    lowest = experiment.analyse(NAME, saved / NAME).metrics[readme.MAP_LOWEST].value
-    assert f"up to {1 - lowest:.0%} where" in text
 
 
 # ---- What is run -------------------------------------------------------------------------------
