@@ -184,7 +184,7 @@ unit-programs: $(UNIT_PROGRAMS)
 
 all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test programs
 
-lib: $(LIBRARIES) ## build libtrapless into build/lib
+lib: $(LIBRARIES) ## build libtrapless into build/lib (gcc and libc6-dev; with python3-dev also for Python)
 
 examples: $(filter $(BUILD)/examples/%,$(PROGRAMS))
 

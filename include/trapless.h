@@ -110,8 +110,9 @@ struct tl_batch {
 #define TL_PROGRAM_LOOPS (1u << 3)	/* calls may be made again */
 
 /*
- * entries is 1 to TL_ENTRIES_MAX, or to TL_UNORDERED_ENTRIES_MAX with TL_UNORDERED, and is rounded
- * up to a power of two.
+ * entries is 1 to TL_ENTRIES_MAX (4,096), or to TL_UNORDERED_ENTRIES_MAX (2,048) with TL_UNORDERED,
+ * and is rounded up to a power of two. Returns -EINVAL for any other number, for unknown flags, and
+ * for an unknown value of TRAPLESS_BACKEND.
  */
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
 void tl_batch_destroy(struct tl_batch *batch);

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from trapless import abi
 from trapless.abi import Mode, Refusal
+from trapless.base import built_programs
 from trapless.base.console import Progress, TraplessError
 from trapless.base.statuses import CANNOT_EXECUTE, NOT_FOUND
 from trapless.supervisor import control
@@ -61,7 +62,10 @@ def _find(name: str) -> str:
     """The file that a shell would execute for `name`."""
     program = name if "/" in name and os.path.lexists(name) else shutil.which(name)
     if program is None:
-        raise TraplessError(f"there is no program '{name}' on this machine", status=NOT_FOUND)
+        raise TraplessError(
+            f"there is no program '{name}' on this machine{built_programs.remedy(name)}",
+            status=NOT_FOUND,
+        )
     return program
 
 

@@ -33,6 +33,7 @@ NOT_PASTED = {
     "make test": "it takes long, and this test is a part of it",
 }
 PROMISED = {
+    "Quick start": [".venv is ready"],
     "A first program": ["3 calls, one crossing", "3 calls, one by one"],
     "What crossings cost a program": [
         "crossings, counted",

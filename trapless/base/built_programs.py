@@ -7,6 +7,7 @@ a checkout that may not be written to, has its programs built into the cache whe
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from trapless.base.paths import build_dir, repo_root
 
 TOOLS = {"make": "make", "gcc": "gcc libc6-dev liburing-dev", "ar": "binutils"}
 BUILD_JOBS = 2
+FOLDERS = ("eval", "examples", "sampler", "stat")
+"""Of build/, where `make workloads` puts programs."""
 
 
 def find(path: str, arch: Architecture = AMD64) -> Path:
@@ -31,10 +34,18 @@ def find(path: str, arch: Architecture = AMD64) -> Path:
         with ConsoleProgress() as progress:  # it takes a minute, which the caller cannot foresee
             build(progress)
     if not found.exists():
-        target = found.relative_to(repo_root()) if found.is_relative_to(repo_root()) else "all"
-        remedy = f"make -C {shlex.quote(str(repo_root()))} {shlex.quote(str(target))}"
-        raise TraplessError(f"{found} is not there; in a checkout `{remedy}` builds it")
+        remedy = f"make -C {shlex.quote(str(repo_root()))} workloads"
+        raise TraplessError(
+            f"{found} is not there; in a checkout `{remedy}` builds all that the commands run"
+        )
     return found
+
+
+def remedy(name: str, cwd: Path | None = None) -> str:
+    """The end of the message that there is no program `name`, where it would be one of these."""
+    path = Path(os.path.abspath(os.path.join(cwd or "", name)))
+    ours = "/" in name and any(path.is_relative_to(build_dir() / folder) for folder in FOLDERS)
+    return "; `make workloads` builds the examples and experiments" if ours else ""
 
 
 def build(progress: Progress) -> None:

@@ -48,6 +48,7 @@ def _machine(estimate: Estimate, machine: Machine) -> list[str]:
         for name, text in machine.mitigations.items()
         if text != "Not affected"
     ]
+    found.append(f"measured     {machine.date}")
     found.append(
         f"readings     {estimate.placements} processes on CPU {machine.cpu}, at least "
         f"{estimate.rounds} rounds each; halves differ by {estimate.worst_half:.1%} at most"
@@ -143,6 +144,7 @@ def as_json(estimate: Estimate, machine: Machine) -> dict[str, Any]:
     """All figures, in nanoseconds, with the machine."""
     return {
         "kind": "estimate",
+        "date": machine.date,
         "machine": {
             "processor": machine.processor,
             "cpus": machine.cpus,

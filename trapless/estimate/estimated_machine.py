@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,8 @@ class Machine:
     mitigations: Mapping[str, str]
     governor: str
     not_pinned: tuple[str, ...]
+    date: str
+    """When it was measured, in UTC."""
 
     @property
     def loop(self) -> str:
@@ -97,6 +100,7 @@ def describe(cpu: int, root: Path = Path("/")) -> Machine:
         mitigations={name: text for name, text in mitigations.items() if text},
         governor=governor,
         not_pinned=tuple(_not_pinned(root, governor, hypervisor, mitigations)),
+        date=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
 
 

@@ -178,6 +178,8 @@ def report(
     """Write report.html and report.txt again from the files saved in DIR.
 
     It prints what both begin with: what a user gains, what peek saw, and the claims of the papers.
+    The rows of which the figures of an experiment are made are in DIR/NAME/raw.jsonl, and how they
+    become a figure is in eval/NAME/README.md.
     It measures nothing and starts no VM.
 
     \b

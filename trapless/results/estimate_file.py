@@ -61,6 +61,8 @@ class Saved:
     by_int: tuple[Range, Mapping[int, Range]] | None  # getpid by INT, and what batches save of it
     uring: Mapping[str, Range]  # a request among AT
     supervisor_saves: tuple[float, float]
+    date: str = ""
+    """When it was measured; older files do not say it."""
 
     @property
     def machine(self) -> str:
@@ -105,6 +107,7 @@ def load(path: Path) -> Saved | None:
                 float(data["supervisor"]["saved"]["low"]),
                 float(data["supervisor"]["saved"]["high"]),
             ),
+            date=str(data.get("date", "")),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None

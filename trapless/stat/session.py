@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trapless.base import elf
+from trapless.base import built_programs, elf
 from trapless.base.console import Progress, TraplessError
 from trapless.base.streams import write_bytes
 from trapless.model import processors
@@ -31,7 +31,11 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
         processors.load(name)
     program = guest_tree.find_program(command[0])
     if program is None:
-        raise TraplessError(f"there is no program '{command[0]}' on this machine", status=127)
+        raise TraplessError(
+            f"there is no program '{command[0]}' on this machine"
+            f"{built_programs.remedy(command[0])}",
+            status=127,
+        )
     compare = options["compare"] is not None
     if options["calls"]:
         names = ()  # caches take most of the time, and show nothing about single calls

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trapless.base import cache, elf, tools
+from trapless.base import built_programs, cache, elf, tools
 from trapless.base.architecture import AMD64, Architecture
 from trapless.base.console import Progress, TraplessError
 from trapless.base.paths import cache_dir, repo_root
@@ -70,6 +70,10 @@ def build(plan: GuestPlan, progress: Progress) -> Initramfs:
     modules = add_modules(tree, plan)
     if plan.host_root:
         program = None
+        if built_programs.remedy(plan.argv[0], plan.cwd) and not find_program(
+            plan.argv[0], plan.cwd
+        ):
+            raise _absent(plan)
         for source, target in plan.files:
             add_file(tree, source, FILES_FOLDER, target)
     else:
@@ -183,11 +187,18 @@ def _add_command(tree: Initramfs, plan: GuestPlan) -> str | None:
     if program is None:
         if "/" not in name and any(f"{folder}/{name}" in tree for folder in GUEST_PATH.split(":")):
             return None
-        raise TraplessError(
-            f"there is no program '{name}' on this machine or in the guest", status=127
-        )
+        raise _absent(plan)
     add_file(tree, program, "", str(program), arch=plan.arch)
     return str(program)
+
+
+def _absent(plan: GuestPlan) -> TraplessError:
+    name = plan.argv[0]
+    return TraplessError(
+        f"there is no program '{name}' on this machine or in the guest"
+        f"{built_programs.remedy(name, plan.cwd)}",
+        status=127,
+    )
 
 
 def find_program(name: str, cwd: Path | None = None) -> Path | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from trapless.base.console import Silent, TraplessError
+from trapless.base.paths import repo_root
 from trapless.vm import guest_tree
 from trapless.vm.guest_tree import GuestPlan
 from trapless.vm.initramfs import Initramfs
@@ -53,6 +54,15 @@ def test_busybox_applet_serves_where_the_host_has_none(monkeypatch, tmp_path):
 def test_unknown_command_is_127():
     with pytest.raises(TraplessError, match="no program 'no-such-program'") as caught:
         guest_tree.build(GuestPlan(("no-such-program",)), Silent())
+    assert caught.value.status == 127
+
+
+@pytest.mark.parametrize("host_root", [True, False])
+def test_a_program_of_the_checkout_that_is_not_built_is_named_with_the_remedy(host_root):
+    plan = GuestPlan(("build/examples/none",), cwd=repo_root(), host_root=host_root)
+    words = "no program 'build/examples/none' .*; `make workloads` builds the examples"
+    with pytest.raises(TraplessError, match=words) as caught:
+        guest_tree.build(plan, Silent())
     assert caught.value.status == 127
 
 

@@ -18,8 +18,9 @@ from trapless.estimate.placements import Reading
 CLOCKS = 2.5
 """Clocks of the time-stamp counter in a nanosecond."""
 HERE = estimated_machine.Machine(
-    "Core of 2026", 8, 7, "6.18.1", "", {"spectre_v2": "Retpolines"}, "performance", ()
-)
+    "Core of 2026", 8, 7, "6.18.1", "", {"spectre_v2": "Retpolines"}, "performance", (),
+    "2026-11-30 09:30 UTC",
+)  # fmt: skip
 BEYOND, NOSYS, FIXED, EACH = 60.0, 80.0, 120.0, 10.0
 BARE = 77.0
 """60 and 0.85 of what is missing to 80."""
@@ -137,7 +138,8 @@ def test_what_stands_beside_the_sums_does_not_forbid_them():
 def test_the_report_says_that_it_is_an_estimate_and_of_what():
     said = "\n".join(estimate_text.lines(made(), HERE))
     assert said.startswith("An estimate, and no measurement of the module")
-    for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "76.0 ns", "from", "N=3"):
+    for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "76.0 ns", "from", "N=3",
+                 "measured     2026-11-30 09:30 UTC"):  # fmt: skip
         assert word in said, word
     assert max(map(len, said.splitlines())) <= 100
 
@@ -149,7 +151,7 @@ def test_a_machine_without_io_uring_says_why():
 
 def test_json_has_each_figure_with_its_interval():
     data = json.loads(json.dumps(estimate_text.as_json(made(), HERE)))
-    assert data["kind"] == "estimate"
+    assert (data["kind"], data["date"]) == ("estimate", "2026-11-30 09:30 UTC")
     assert data["trap"] == {"ns": 76.0, "low": 76.0, "high": 76.0, "least": 76.0}
     assert set(data["request"]["ns"]) == set(estimated_machine.LOOPS)
     assert set(data["mixes"]) == set(sums.MIXES)
