@@ -71,6 +71,11 @@ class Saved:
         where = f", in a virtual machine{name}" if self.hypervisor else ""
         return f"{self.processor}, Linux {self.kernel}{where}"
 
+    @property
+    def when(self) -> str:
+        """When it was measured, behind a comma; empty where the file does not say it."""
+        return f", measured on {self.date}" if self.date else ""
+
 
 def save(estimate: Mapping[str, Any]) -> None:
     """Keep the JSON of an estimate as this machine's last one; a cache that cannot be written is

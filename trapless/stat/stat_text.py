@@ -293,10 +293,9 @@ def own_trap(report: Report, own: estimate_file.Saved) -> str:
     low, middle, high = (
         rough(report.entries * ns / 1000) for ns in (own.trap.low, own.trap.ns, own.trap.high)
     )
-    when = f", measured on {own.date}" if own.date else ""
     return (
         f"on this machine ({own.processor}): {report.entries:,} crossings take {middle} us "
-        f"({low} to {high}), an estimate by its trap of {own.trap.ns:.0f} ns{when}"
+        f"({low} to {high}), an estimate by its trap of {own.trap.ns:.0f} ns{own.when}"
     )
 
 

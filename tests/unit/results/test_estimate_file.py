@@ -49,7 +49,10 @@ def test_the_last_estimate_of_this_machine_is_found() -> None:
     assert found.trap.ns == 82.4
     assert found.calls["getppid"].saved[32].high == 60.0
     line = stat_text.own_trap(SimpleNamespace(entries=4612), found)  # type: ignore[arg-type]
-    assert "4,612 crossings take 380 us (370 to 420)" in line
+    assert "4,612 crossings take 380 us (370 to 420)" in line and "measured" not in line
+    estimate_file.save({**SAVED, "date": "2026-11-30 09:30 UTC"})
+    found = estimate_file.of_this_machine()
+    assert found is not None and found.when == ", measured on 2026-11-30 09:30 UTC"
 
 
 @pytest.mark.parametrize("what", ["processor", "kernel"])
