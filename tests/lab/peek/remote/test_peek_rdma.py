@@ -123,7 +123,8 @@ class Pair:
         said = self.run(
             f"mkfifo /root/{name}; {hold} & echo $! >/root/{name}.pid; exec 8>/root/{name}"
         )
-        assert wait_until(lambda: self.run(f"wc -l </root/{name}.keys") > "0"), said
+        written = f"[ -s /root/{name}.keys ] && echo written"
+        assert wait_until(lambda: self.run(written) == "written"), said
         assert self.holds(), self.log()
 
     def move(self, address: str) -> None:
