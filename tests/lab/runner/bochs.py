@@ -81,6 +81,7 @@ SCRIPT = '"$0" "$@"; status=$?; sleep 5; exit $status'
 POLL_S = 0.5
 LIMIT_S = 12 * 3600
 """For all programs, by this machine's clock: the guest's own runs slower. It is for hangs only."""
+STEP_OVER_SYSCALL = re.compile(r"RIP: 0010:(?:entry_SYSCALL_64|tlk_supervisor_call)\+0x0/")
 DEATH = re.compile(rb"Kernel panic - not syncing.*(?:\n.*){0,40}")
 
 
@@ -128,10 +129,11 @@ def without_its_own(kernel_log: str) -> str:
     """The log without the warning that Bochs causes where a program steps over `syscall`.
 
     The processor masks the trap flag there (MSR_SYSCALL_MASK), so no trap comes in the kernel.
-    Bochs has decided on the trap before, and delivers it at the kernel's first instruction. It does
-    so in user mode and without the module, too. The kernel warns once a boot, and continues."""
+    Bochs has decided on the trap before, and delivers it at the first instruction of the entry, the
+    kernel's or the module's. It does so in user mode and without the module, too. The kernel warns
+    once a boot, and continues."""
     for text in splats(kernel_log):
-        if "exc_debug_kernel" in text and "entry_SYSCALL_64+0x0/" in text:
+        if "exc_debug_kernel" in text and STEP_OVER_SYSCALL.search(text):
             kernel_log = kernel_log.replace(text, "")
     return kernel_log
 

@@ -10,12 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.runner.bochs import without_its_own
 from tests.lab.runner.suite import programs, sources
 from tests.lab.runner.verdict import Outcome, judge
 from tests.make import make
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = Outcome("exit", 0, "", "trapless: loaded")
+STEP = """WARNING: CPU: 1 PID: 297 at arch/x86/kernel/traps.c:1120 exc_debug_kernel+0xca/0x160
+RIP: 0010:exc_debug_kernel+0xca/0x160
+Call Trace:
+ <#DB>
+ asm_exc_debug+0x1e/0x40
+RIP: 0010:{place}
+ </#DB>
+---[ end trace 0000000000000000 ]---
+"""
 SPLAT = "WARNING: CPU: 1 PID: 77 at kmod/ring.c:5 tlk_ring_free+0x1/0x2 [trapless]"
 
 
@@ -49,6 +59,13 @@ def test_each_way_to_fail_fails(change: dict[str, object], text: str) -> None:
 def test_77_skips_with_its_reason() -> None:
     verdict = judge(dataclasses.replace(GOOD, code=77, output="no audit\n"))
     assert (verdict.kind, verdict.text) == ("skip", "no audit")
+
+
+@pytest.mark.parametrize("entry", ["entry_SYSCALL_64", "tlk_supervisor_call"])
+def test_a_step_over_syscall_makes_bochs_warn_at_the_entry_alone(entry: str) -> None:
+    at_entry, later = (STEP.format(place=f"{entry}+{at}/0xe7") for at in ("0x0", "0x4"))
+    assert without_its_own(f"before\n{at_entry}after\n").split() == ["before", "after"]
+    assert without_its_own(later) == later
 
 
 def test_every_program_is_found_and_says_what_it_tests() -> None:
