@@ -76,7 +76,7 @@ static void make_rings(int n)
 	}
 }
 
-#define OBJECTS_MAX (RINGS / 5 - 1)	/* each way leaks as many if it leaks one */
+#define OBJECTS_MAX (RINGS / 5 / 2)	/* half of what a way leaks that leaks one */
 #define ROUNDS 3
 
 /*
