@@ -103,6 +103,7 @@ matrix: setup-tests ## the lab tests on every supported kernel, with those of to
 	TL_FUZZ_S=$(FUZZ_S) $(PYTEST) -n $(VMS) $(MATRIX)
 
 MODULE_TESTS = tests/lab/runner tests/lab/supervisor
+RDMA_TESTS = tests/lab/peek/remote/test_peek_rdma.py
 RANDOM_PROGRAMS = tests/lab/lib/test_lab_random_programs.py --programs 100000
 lab-debug: setup-tests ## the module's tests on a KASAN and lockdep kernel (built once, into the cache)
 	@$(MAKE) --no-print-directory -s all
@@ -112,6 +113,7 @@ matrix-all: setup-tests ## matrix, and the module's tests on debug, KCSAN, kCFI,
 	@$(MAKE) --no-print-directory -s all
 	TL_FUZZ_S=$(FUZZ_S) $(PYTEST) -n $(VMS) $(MATRIX)
 	$(PYTEST) -n $(VMS) $(MODULE_TESTS) --kernels others,debug,kcfi,kcsan
+	$(PYTEST) $(RDMA_TESTS) --kernels debug
 	$(PYTEST) -n $(VMS) tests/lab/runner/test_lab.py -k behaviour --emulator bochs --kernels 6.12,newest
 
 image-check: setup-tests ## images of every kernel, booted by BIOS and UEFI, from a stick and a CD (hours)
