@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`trapless doctor`: what this machine and kernel can run, and for each 'no' the reason and remedy.
 
-This file asks the questions of capabilities.py and supervisor_offer.py and shows the answers: a
-table on a terminal, one line each in pipes or where Python lacks rich, or JSON. It changes nothing,
-and a 'no' is no failure.
+This file asks the questions of capabilities.py, supervisor_offer.py and peek_sources.py and shows
+the answers: a table on a terminal, one line each in pipes or where Python lacks rich, or JSON. It
+changes nothing, and a 'no' is no failure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TextIO
 
 from trapless.base.console import ConsoleProgress, Progress, Silent, colours, terminal_columns
-from trapless.doctor import capabilities, supervisor_offer
+from trapless.doctor import capabilities, peek_sources, supervisor_offer
 from trapless.doctor.capabilities import GROUPS, Capability, Host
 
 LAB_NEEDS = ("python", "qemu", "memory")
@@ -66,6 +66,7 @@ def examine(
             answers.append(capabilities.mirror(host))
         groups.append(Group(title, tuple(answers)))
     groups.insert(-1, Group(supervisor_offer.TITLE, supervisor_offer.examine(host)))
+    groups.insert(-1, Group(peek_sources.TITLE, peek_sources.examine(host)))
     reporter.done()
     return tuple(groups)
 

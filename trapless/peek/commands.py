@@ -26,6 +26,18 @@ CANNOT_STOP = {"--gdb", "--local", "--ssh"}
 PATH = click.Path(path_type=Path)
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
+
+
+class Pid(click.IntRange):
+    """A process ID."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Its number; a usage error says what a word that is none may have meant."""
+        if isinstance(value, str) and not value.strip().lstrip("-").isdigit():
+            self.fail(f"{value!r} is no process ID; --vm takes a machine's name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -65,7 +77,7 @@ def target_options(
         ),
         click.option(
             "--pid",
-            type=click.IntRange(1),
+            type=Pid(1),
             metavar="PID",
             help="Look into the VM that this process runs.  [default: the only VM]",
             **hidden,
@@ -154,7 +166,7 @@ def sampling_options(longest_us: int) -> Callable[[Callable[..., Any]], Callable
 
 def machine(*, samples: bool = False, stops: bool = False) -> Machine:
     """The machine that the options name, or the only one here, for a command that has it sampled,
-    or stopped by its monitor."""
+    or stopped by the monitor of --monitor."""
     from trapless.peek import machines, waiting
 
     meta = click.get_current_context().meta
@@ -173,7 +185,9 @@ def machine(*, samples: bool = False, stops: bool = False) -> Machine:
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} each name a machine; give one of them")
     if stops and {*given} & CANNOT_STOP:
-        raise click.UsageError(f"{given[0]} is not for check, which stops a VM by its monitor")
+        raise click.UsageError(
+            f"{given[0]} and --monitor exclude each other: the monitor stops a VM of this host"
+        )
     if options["key"] is not None and given != ["--rdma"]:
         raise click.UsageError("--key is for the machine of --rdma")
     if options["hole"] is not None and given not in ([], ["--ram"], ["FILE"]):
@@ -182,8 +196,11 @@ def machine(*, samples: bool = False, stops: bool = False) -> Machine:
         from trapless.peek.sampling import sampler
 
         sampler.program()  # says what is missing before anything is waited for
-    choose = partial(machines.choose, **options)
+    notes: list[str] = []
+    choose = partial(machines.choose, **options, note=notes.append)
     chosen = choose() if wait_s is None else waiting.wait_for(choose, wait_s)
+    for note in notes[-1:]:
+        click.echo(f"trapless: {note}", err=True)
     inner = chosen.machine if isinstance(chosen, waiting.Awaited) else chosen
     privileged = isinstance(inner, machines.Process | machines.Own)
     return machines.Privileged(chosen) if privileged else chosen
@@ -280,7 +297,7 @@ def record(
 
     with ConsoleProgress() as progress:
         ends = part.record(
-            machine(samples=True),
+            machine(samples=True, stops=monitor is not None),
             folder,
             interval_ns=round(interval_us * 1000),
             duration_ns=round((seconds or 0) * 1e9),

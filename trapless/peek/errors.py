@@ -54,6 +54,9 @@ NO_MACHINE_OF_USER = Refusal(
     "this user runs no virtual machine, and to observe other users' takes root", NO_MACHINE.remedy
 )
 
+FILE_OF_OTHERS = Refusal(
+    "{name} may not be read by this user", "look as the user who owns it, or as root"
+)
 _MAY_NOT = "the memory of process {pid} may not be read: "
 OTHER_USER = Refusal(_MAY_NOT + "it runs as {user}", "look as that user, or as root")
 PTRACE_OF_ROOT = Refusal(

@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -379,9 +379,10 @@ def choose(
     ssh: str | None = None,
     rdma: str | None = None,
     key: Path | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Machine:
     """The machine with that memory, pid, name or stub, this one, the one that ssh or RDMA reaches,
-    or the only one; PeekError lists others."""
+    or the only one; PeekError lists others. `note` is told of machines that are passed over."""
     if local:
         return Own()
     if ssh is not None:
@@ -394,7 +395,7 @@ def choose(
         return Image(ram, hole)
     if pid is not None:
         return by_pid(pid)
-    return by_name(vm) if vm is not None else the_one(hole)
+    return by_name(vm) if vm is not None else the_one(hole, note)
 
 
 def by_pid(pid: int, proc: Path = PROC) -> Process:
@@ -446,15 +447,20 @@ def by_name(name: str, proc: Path = PROC) -> Process:
     )
 
 
-def the_one(hole: int | None = None) -> Machine:
+def the_one(hole: int | None = None, note: Callable[[str], None] = lambda _: None) -> Machine:
     """The only virtual machine that shares its memory, or else the only one that runs here."""
     machines = running()
     sharing = [one for one in machines if one.shared is not None]
-    if len(sharing) == 1 and sharing[0].shared is not None:
-        return Image(sharing[0].shared, hole)
     chosen = sharing or [one for one in machines if one.is_own]
     if len(chosen) == 1:
-        return chosen[0]
+        (one,) = chosen
+        if len(machines) > 1:
+            why = "shares its RAM in a file that can be read" if sharing else "is this user's"
+            note(
+                f"this is {one}: of {len(machines)} virtual machines on this host it alone {why}; "
+                "--pid or --vm looks into another"
+            )
+        return Image(one.shared, hole) if one.shared is not None else one
     if not any(one.is_readable for one in machines):
         raise PeekError(_listed(machines))
     raise ChoiceError(f"choose one with --pid, --vm or --ram; {_listed(chosen or machines)}")

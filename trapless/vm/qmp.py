@@ -92,6 +92,20 @@ def _forget_dead(path: Path) -> None:
     raise TraplessError(f"{path} is there already: the monitor's socket is made new for each VM")
 
 
+def _check_socket(path: Path) -> None:
+    """TraplessError where `path` is no socket."""
+    lack = "is no socket"
+    try:
+        if stat.S_ISSOCK(path.stat().st_mode):
+            return
+    except OSError as error:
+        lack = f"cannot be opened: {error.strerror}"
+    raise TraplessError(
+        f"{path} {lack}; name the socket of QEMU's `-qmp unix:SOCKET,server=on,wait=off`, or of "
+        "`trapless lab --monitor SOCKET`"
+    )
+
+
 @dataclass(frozen=True)
 class Registers:
     """The registers of one CPU of a stopped VM."""
@@ -148,6 +162,7 @@ class Monitor:
         self, path: Path, limit_s: float = ANSWER_LIMIT_S, answer_limit_s: float = ANSWER_LIMIT_S
     ) -> None:
         """Connect to the monitor at `path`, which may take `limit_s` to let us in."""
+        _check_socket(path)
         try:
             from qemu.qmp import QMPClient, QMPError
         except ImportError as error:

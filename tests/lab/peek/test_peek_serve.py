@@ -141,7 +141,7 @@ def it_is_found_and_followed(served: Daemon, running: Guest, title: str) -> None
     assert wait_until(lambda: served.value("trapless_vm_reboots_total", vm=title) == 1)
     assert wait_until(lambda: served.value("trapless_vm_up", vm=title) == 1)
     assert running.say("cat /proc/sys/kernel/random/boot_id") != boot
-    assert f"{title}: restarting: it was restarted" in served.said()
+    assert f"{title} is restarting: it was restarted" in served.said()
 
 
 def its_names_are_harmless(served: Daemon, running: Guest, title: str) -> None:

@@ -147,8 +147,10 @@ def test_error_of_the_emulator_is_told(tmp_path):
 
 
 def test_monitor_that_hangs_up_or_never_was_is_an_error(tmp_path):
-    with pytest.raises(TraplessError, match=r"monitor at .*/absent"):
-        Monitor(tmp_path / "absent")
+    (tmp_path / "file").touch()
+    for name, why in (("absent", "cannot be opened: No such file"), ("file", "is no socket")):
+        with pytest.raises(TraplessError, match=rf"/{name} {why}.*; name the socket of QEMU's"):
+            Monitor(tmp_path / name)
     path = tmp_path / "gone"
     with (
         answering(path, DONE),

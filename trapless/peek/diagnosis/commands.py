@@ -51,16 +51,24 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @contextmanager
-def _opened() -> Iterator[tuple[SandboxedTarget, Emulator | None, bool]]:
-    """The machine that was chosen, its emulator, and whether it runs."""
+def _opened(
+    *, follow: bool = False, monitor: Path | None = None
+) -> Iterator[tuple[SandboxedTarget, Emulator | None, bool]]:
+    """The machine that was chosen, its emulator, and whether it runs; an error where an option of a
+    machine that runs is given for a dump."""
     from trapless.peek.kernel.memories.kcore import OwnMemory
     from trapless.peek.kernel.memories.remote_memory import RemoteMemory
     from trapless.peek.sandbox.client import SandboxedTarget
 
-    chosen = machine()
+    chosen = machine(stops=monitor is not None)
     emulator = chosen.emulator()
     with chosen.open() as target:
         assert isinstance(target, SandboxedTarget)
+        if (follow or monitor is not None) and getattr(target.memory, "is_saved", False):
+            option = "--follow" if follow else "--monitor"
+            raise click.UsageError(
+                f"{option} is for a machine that runs, and {chosen} is a dump; leave it out"
+            )
         lives = emulator is not None or isinstance(target.memory, RemoteMemory | OwnMemory)
         yield target, emulator, lives
 
@@ -112,7 +120,7 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
 
     lacks: list[str] = []
     with (
-        _opened() as (target, emulator, lives),
+        _opened(monitor=monitor) as (target, emulator, lives),
         opened(monitor, target.memory, lacks.append) as stops,
     ):
         found = two_looks.diagnose(target, emulator, longer_s, stops, lives=lives)
@@ -170,7 +178,10 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
     def silent(lack: str) -> None:
         click.echo(f"trapless: {lack}", err=True)
 
-    with _opened() as (target, emulator, lives), opened(monitor, target.memory, silent) as stops:
+    with (
+        _opened(monitor=monitor) as (target, emulator, lives),
+        opened(monitor, target.memory, silent) as stops,
+    ):
         with two_looks.registers_of(target, stops) as registers:
             cpus = target.cpu_stacks(registers) if registers else []
         running = {one.pid for one in cpus}
@@ -240,7 +251,7 @@ def dmesg(follow: bool, as_json: bool) -> None:
     """
     from trapless.peek.diagnosis import text
 
-    with _opened() as (target, emulator, lives), suppress(KeyboardInterrupt):
+    with _opened(follow=follow) as (target, emulator, lives), suppress(KeyboardInterrupt):
         last = -1
         while True:
             log = target.log(last)

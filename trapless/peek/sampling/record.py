@@ -244,6 +244,7 @@ class _Boot:
         progress: Progress,
         companion: Callable[[Target, Names], Companion] | None,
     ) -> None:
+        self._source = source_of(target)  # its error before anything is said of the target
         self._target, self._emulator, self._companion = target, emulator, companion
         self._request, self._progress = request, progress
         self._watch = Watch(target, progress.note)
@@ -265,7 +266,7 @@ class _Boot:
         about = about_target(target, watch.first, self._emulator)
         # Before sampling begins: rows would be lost while these are read.
         symbols = [(address, str(name)) for address, name in target.symbols.rows()]
-        with started(source_of(target), plan) as run:
+        with started(self._source, plan) as run:
             self._request.run = run
             batches = samples(run)
             with Recorder(folder, run.head, about, symbols) as recorder:

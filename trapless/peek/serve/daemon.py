@@ -72,7 +72,7 @@ def serve(options: Options, note: Callable[[str], None]) -> None:
         if recordings is not None:
             stack.enter_context(recordings)
         server.start()
-        note(f"{server.address} shows the machines; /metrics is for Prometheus, / for browsers")
+        note(f"{server.address} shows the machines to browsers, and /metrics to Prometheus")
         inventory.run(over.is_set)
         note("ended on request")
 

@@ -53,6 +53,19 @@ class State(StrEnum):
     ENDED = "ended"
 
 
+LOG_WORDS = {
+    State.WAITING: "waits to be opened",
+    State.SAMPLED: "is sampled",
+    State.STUCK: "is sampled, and its clock stands still",
+    State.UNREADABLE: "cannot be read",
+    State.NO_KERNEL: "shows no kernel",
+    State.BOOTING: "is booting",
+    State.RESTARTING: "is restarting",
+    State.ENDED: "has ended",
+}
+"""What the log says of a machine that has come into a state."""
+
+
 class NoKernelError(PeekError):
     """The memory is there, and no kernel in it that can be read."""
 
@@ -206,6 +219,7 @@ class ObservedVm:
     def _say(self, state: State, reason: str) -> None:
         line = visible(reason.split("\n")[0])
         if (state, line) != (self.state, self.reason):
-            release = f" {self.release}" if state is State.SAMPLED else ""
-            self.settings.note(f"{self.title}: {state}{release}{f': {line}' if line else ''}")
+            release = f", Linux {self.release}" if state is State.SAMPLED else ""
+            reason = f": {line}" if line else ""
+            self.settings.note(f"{self.title} {LOG_WORDS[state]}{release}{reason}")
         self.state, self.reason, self.cause = state, line, None

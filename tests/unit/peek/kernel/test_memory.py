@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from pathlib import Path
@@ -97,6 +98,20 @@ def test_what_is_no_memory_is_refused_by_name(tmp_path):
     ):
         with pytest.raises(PeekError, match=said):
             open_memory(path)
+
+
+def test_a_file_of_another_user_has_the_remedy(tmp_path, monkeypatch):
+    path, real = sparse(tmp_path / "ram", MIB), os.open
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    def refuse(name, flags, *rest, **options):
+        if flags & os.O_NONBLOCK:
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return real(name, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PeekError, match="ram may not be read by this user; look as the user who"):
+        open_memory(path)
 
 
 def test_a_fifo_does_not_block(tmp_path):

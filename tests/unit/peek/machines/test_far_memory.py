@@ -103,7 +103,7 @@ def test_the_findings_are_told_and_kept(tmp_path):
         ("--rdma web --key k --witness web --monitor m -o f", "--witness HOST and -o FILE"),
         ("", "--monitor SOCKET"),
         ("--monitor m --witness web", "--monitor SOCKET"),
-        ("--monitor m --ssh web", "--ssh is not for check"),
+        ("--monitor m --ssh web", "--ssh and --monitor exclude each other"),
     ],
 )
 def test_each_way_of_checking_needs_its_witness(words, said):

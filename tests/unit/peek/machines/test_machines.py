@@ -7,6 +7,7 @@ nothing runs in it.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 from tests.unit.peek.machines.made_up_monitors import started
-from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE
+from tests.unit.peek.toy_kernel import RAM_BYTES, RELEASE, ToyKernel
 from trapless.peek import machines, mappings, qemu_arguments
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.images import open_memory
@@ -238,9 +239,13 @@ def test_without_a_choice_the_message_says_what_to_do(proc, monkeypatch):
     all_of_them = machines.running(proc)
     (shared,) = (one for one in all_of_them if one.shared)
     monkeypatch.setattr(machines, "running", lambda: all_of_them)
-    assert machines.the_one() == machines.Image(shared.shared)
+    notes = []
+    assert machines.the_one(note=notes.append) == machines.Image(shared.shared)
+    (note,) = notes
+    assert note.startswith(f"this is {shared}: of {len(all_of_them)} virtual machines on this host")
+    assert "it alone shares its RAM in a file" in note and "--pid or --vm" in note
     monkeypatch.setattr(machines, "running", lambda: all_of_them[:1])
-    assert machines.the_one() == all_of_them[0]
+    assert machines.the_one(note=notes.append) == all_of_them[0] and len(notes) == 1
     monkeypatch.setattr(machines, "running", lambda: all_of_them[:2])
     with pytest.raises(machines.ChoiceError, match=r"--pid, --vm or --ram; 2 virtual machines "):
         machines.the_one()
@@ -257,9 +262,26 @@ def test_options_that_contradict_each_other_are_refused(tmp_path):
     for words, said in (
         (["--ram", "x", "--pid", "1"], "--ram and --pid each name a machine"),
         (["--pid", "1", "--hole", "1G"], "--hole is for the file of --ram"),
+        (["--pid", "web"], "'web' is no process ID; --vm takes a machine's name"),
     ):
         done = CliRunner().invoke(cli, ["peek", "shell", *words])
         assert said in done.output + str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "words", ["dmesg --follow", "why --monitor nowhere", "stacks --monitor nowhere"]
+)
+def test_a_dump_takes_no_option_of_a_machine_that_runs(tmp_path, own_cache, words):
+    from click.testing import CliRunner
+
+    from trapless.cli import cli
+
+    dump = tmp_path / "dump.gz"
+    dump.write_bytes(gzip.compress(ToyKernel().save(tmp_path).read_bytes(), 1))
+    done = CliRunner().invoke(cli, ["peek", *words.split(), str(dump)])
+    option = words.split()[1]
+    assert done.exit_code == 2
+    assert f"{option} is for a machine that runs, and {dump} is a dump" in done.output
 
 
 # ---- RAM in a process ----------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_a_machine_that_ends_before_it_is_opened_has_ended(opener, is_waited_for
         vm = ObservedVm(one, "web", settings(opener, note=notes.append))
         vm.phase = phases.Away(vm)
         until(lambda: phases.step(vm) or vm.state is not State.WAITING)
-        assert vm.state is State.ENDED and vm.failures == 0 and notes == ["web: ended"]
+        assert vm.state is State.ENDED and vm.failures == 0 and notes == ["web has ended"]
 
 
 def test_a_file_that_is_gone_has_ended(opener, tmp_path):

@@ -197,9 +197,9 @@ def test_machines_come_and_go(served, folder):
     later.unlink()
     until(lambda: served.value("trapless_vm_state", vm="later", state="ended"))
     assert served.value("trapless_vm_up", vm="later") == 0
-    assert [note for note in served.notes if note.startswith("later: ")] == [
-        f"later: sampled {RELEASE}",
-        "later: ended",
+    assert [note for note in served.notes if note.startswith("later ")] == [
+        f"later is sampled, Linux {RELEASE}",
+        "later has ended",
     ]
 
 

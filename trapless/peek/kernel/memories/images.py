@@ -7,6 +7,7 @@ and what is said of files that are no memory. The layouts of raw images are in m
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -14,7 +15,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from trapless.peek import limits
+from trapless.peek import errors, limits
 from trapless.peek.errors import ImageError, PeekError
 from trapless.peek.kernel.memories import elf_core, formats, unpacking
 from trapless.peek.kernel.memories.formats import Format, Kind
@@ -155,6 +156,8 @@ def _open(path: Path) -> int:
             if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
                 return os.open(same, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
+        if error.errno == errno.EACCES:
+            raise PeekError(errors.FILE_OF_OTHERS.text(name=path)) from error
         raise PeekError(f"cannot open {path}: {error.strerror}") from error
     raise PeekError(
         f"{path} is not a file of memory; give the RAM file of a VM "
