@@ -34,6 +34,9 @@ from trapless.peek.serve.serve_command import serve
 from trapless.stat.commands import stat
 from trapless.supervisor.commands import ps, switch, switch_flags
 
+# Messages about a value that is none say so: "'x' is not a valid whole number".
+click.IntRange.name, click.FloatRange.name = "whole number", "number"
+
 EXAMPLES = """\b
 Examples:
   trapless doctor                          what can run here, and why not

@@ -20,7 +20,7 @@ from trapless.stat import guest
 from trapless.stat.guest import Job
 from trapless.stat.run_counts import RunCounts
 from trapless.stat.run_report import Report
-from trapless.vm import guest_tree
+from trapless.vm import guest_tree, qemu
 from trapless.vm.lab import LabConfig
 
 
@@ -36,6 +36,7 @@ def run(command: Sequence[str], options: Mapping[str, Any], progress: Progress) 
             f"{built_programs.remedy(command[0])}",
             status=127,
         )
+    _check_parts()
     compare = options["compare"] is not None
     if options["calls"]:
         names = ()  # caches take most of the time, and show nothing about single calls
@@ -78,6 +79,18 @@ def bring(program: Path) -> str:
     # The files that the shell itself runs from stay where they are.
     names = f"{shlex.join(map(str, files))} {' '.join(OF_ALL)}"
     return f'for file in {names}; do [ -f "$file" ] && true >>"$file"; done 2>/dev/null; true'
+
+
+def _check_parts() -> None:
+    """TraplessError that names all parts that are missing here, not only the first."""
+    lacks = []
+    for part in (qemu.binary, guest.program):
+        try:
+            part()
+        except TraplessError as error:
+            lacks.append(str(error))
+    if lacks:
+        raise TraplessError("\n  ".join(lacks))
 
 
 def _compared(

@@ -91,6 +91,15 @@ def test_wrong_usage_is_status_2(arguments):
     assert "Usage:" in run.stderr and run.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("lab --cpus abc", "whole number"), ("peek why --longer-than abc", "number")],
+)
+def test_a_word_in_the_place_of_a_number_is_named(words, kind):
+    done = CliRunner().invoke(cli.cli, [*words.split(), "--", "true"])
+    assert done.exit_code == 2 and f"'abc' is not a valid {kind}." in done.output
+
+
 @pytest.mark.slow
 def test_an_error_is_one_message_and_status_1(tmp_path):
     run = trapless("report", str(tmp_path / "nowhere"))

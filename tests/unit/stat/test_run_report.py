@@ -320,6 +320,16 @@ def test_wrong_usage_is_named(words, message):
     assert result.exit_code == 2 and message in result.output
 
 
+def test_all_missing_parts_are_named_at_once(monkeypatch, tmp_path):
+    monkeypatch.setattr("trapless.base.built_programs.build_dir", lambda: tmp_path)
+    monkeypatch.setattr("trapless.base.built_programs.repo_root", lambda: tmp_path)
+    monkeypatch.setenv("TRAPLESS_QEMU", "no-such-emulator")
+    result = CliRunner().invoke(cli, ["stat", "--lab", "--", "ls"])
+    emulator, program = str(result.exception).splitlines()
+    assert "names no-such-emulator" in emulator
+    assert "trapless-stat-guest is not there" in program and "workloads` builds all" in program
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
