@@ -28,7 +28,7 @@ from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.sample_summary import summarise
 from trapless.peek.stacks import flame
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs/peek.md"
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs/peek.md"
 BEGIN, END = "## JSON for programs\n", "\n## "
 OF_ANY_NAME = {"shares", "wall_clock_shares", "entered_for"}
 """Objects whose keys are names of parts of time, which the document says in words."""
