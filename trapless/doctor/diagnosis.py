@@ -125,8 +125,8 @@ def _lines(groups: Sequence[Group]) -> list[str]:
 
 
 def _hint(one: Capability) -> bool:
-    """Whether a yes has a remedy: some kernels are there, and others can be fetched."""
-    return one.ok and one.id == "kernels" and bool(one.remedy)
+    """Whether a yes has a remedy: some kernels or machines are there, and others could be."""
+    return one.ok and one.id in ("kernels", "guests") and bool(one.remedy)
 
 
 def _show_table(groups: Sequence[Group], stream: TextIO) -> None:
