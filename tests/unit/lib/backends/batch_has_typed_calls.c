@@ -157,7 +157,8 @@ static void memory_and_time(void)
 	CHECK_EQ(memory[4095], 0);
 	CHECK(now.tv_sec > 0 && now.tv_nsec >= 0);
 	CHECK_EQ(one(tl_add_munmap(batch, memory, 4096)), 0);
-	CHECK_EQ(one(tl_add_getrandom(batch, random, 8, GRND_NONBLOCK)), 8);
+	/* The debug kernel has no good random numbers for its first two minutes. */
+	CHECK_EQ(one(tl_add_getrandom(batch, random, 8, GRND_INSECURE)), 8);
 	CHECK_EQ(one(tl_add_getppid(batch)), getppid());
 	CHECK_EQ(one(tl_add_kill(batch, getpid(), 0)), 0);
 }
