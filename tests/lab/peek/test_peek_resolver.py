@@ -97,7 +97,7 @@ def observe(machine: Machine, said: dict[str, list[str]]) -> dict[str, object]:
             "release": str(target.release),
             "banner": str(target.banner),
             "cpus": target.cpus_online,
-            "levels": target.page_tables.levels,
+            "levels": target.page_tables.form.levels,
             "btf": hashlib.sha256(types).hexdigest(),
             "names": {one: str(target.name_of(one)) for one in addresses},
             "symbols": {name: target.symbols.address(name) for name in ("_text", "init_task")},

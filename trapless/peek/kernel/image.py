@@ -21,12 +21,9 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import kallsyms, kallsyms_search, symbol_cache, vmcoreinfo
 from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
-from trapless.peek.kernel.paging import PageTables
+from trapless.peek.kernel.processor import PageTables, Processor, processor_of
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
-
-IMAGE_BASE = 0xFFFF_FFFF_8000_0000
-"""Where the kernel's image is mapped; `phys_base` is the physical address behind it."""
 
 IMAGE_ALIGNED = 2 << 20
 """The image begins at a multiple of this, and `_stext` soon after."""
@@ -37,7 +34,9 @@ END_SLACK_BYTES = 64 << 20
 CLOCK_PAUSE_S = 0.05
 
 # Symbols whose addresses the note has as well: they show how the table of symbols is to be read.
-NOTE_SYMBOLS = ("_stext", "init_uts_ns", "init_top_pgt", "kallsyms_offsets", "prb")
+NOTE_SYMBOLS = (
+    *("_stext", "init_uts_ns", "init_top_pgt", "swapper_pg_dir", "kallsyms_offsets", "prb"),
+)
 
 
 class SymbolTable(Protocol):
@@ -67,6 +66,7 @@ class KernelImage:
 
     memory: Memory
     info: Vmcoreinfo
+    processor: Processor
     page_tables: PageTables
     symbols: SymbolTable
 
@@ -89,7 +89,8 @@ class KernelImage:
 
     def memory_end(self) -> int:
         """The physical address at which the memory that the kernel uses ends."""
-        return self.read_u64(self.symbols.address("max_pfn_mapped")) * PAGE_BYTES
+        last = self.read_u64(self.symbols.address(self.processor.last_page))
+        return last * self.processor.page_bytes
 
 
 def locate(layouts: Sequence[Memory], store: Store | None = None) -> KernelImage:
@@ -162,7 +163,7 @@ class _Finds:
                 self._releases.add(GuestText(note.values.get(b"OSRELEASE", b"?")))
             for memory in layouts:
                 try:
-                    _tables(memory, note)
+                    _tables(memory, note, processor_of(note))
                 except PeekError as error:
                     self.failed(error)
                     continue
@@ -191,16 +192,10 @@ class _Finds:
         )
 
 
-def _tables(memory: Memory, info: Vmcoreinfo) -> PageTables:
+def _tables(memory: Memory, info: Vmcoreinfo, processor: Processor) -> PageTables:
     """The page tables that a note names; PeekError where they do not map the image."""
-    shift = info.number("phys_base") - IMAGE_BASE
-    five = info.number("pgtable_l5_enabled", 0)
-    tables = PageTables(
-        memory.read,
-        info.symbol("init_top_pgt") + shift,
-        levels=5 if five else 4,
-        encryption=info.number("sme_mask", 0),
-    )
+    shift = processor.image_shift
+    tables = PageTables(memory.read, info.symbol(processor.root) + shift, processor.paging)
     start = info.symbol("_stext")
     physical, _ = tables.physical(start)
     if physical != start + shift:
@@ -213,9 +208,10 @@ def _tables(memory: Memory, info: Vmcoreinfo) -> PageTables:
 
 def _verified(memory: Memory, info: Vmcoreinfo, known: _Tables) -> KernelImage:
     """The kernel that `info` describes; PeekError if it is not in memory, or not any more."""
-    tables = _tables(memory, info)
-    symbols = known.symbols(memory, info)
-    image = KernelImage(memory, info, tables, symbols)
+    processor = processor_of(info)
+    tables = _tables(memory, info, processor)
+    symbols = known.symbols(memory, info, processor.image_shift)
+    image = KernelImage(memory, info, processor, tables, symbols)
     if symbols.has("vmcoreinfo_note"):
         note = tables.physical(image.read_u64(symbols.address("vmcoreinfo_note")))[0]
         if note != info.address:
@@ -247,9 +243,9 @@ class _Tables:
         self._store = store
         self._read: dict[tuple[object, ...], Symbols | str] = {}  # or why there are none
 
-    def symbols(self, memory: Memory, info: Vmcoreinfo) -> Symbols:
+    def symbols(self, memory: Memory, info: Vmcoreinfo, image_shift: int) -> Symbols:
         """The symbols by the tables of a note, which have the addresses that the note has."""
-        image_shift, build_id = info.number("phys_base") - IMAGE_BASE, info.build_id
+        build_id = info.build_id
         places, anchors = info.symbols(kallsyms.TABLES), info.symbols(NOTE_SYMBOLS)
         key = (id(memory), image_shift, *places.items(), *anchors.items(), info.kernel_offset)
         known = self._read.get(key)

@@ -15,7 +15,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.btf import Btf, Place
-from trapless.peek.kernel.image import IMAGE_BASE, KernelImage
+from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
 
@@ -38,7 +38,9 @@ class Resolver(KernelImage):
     """
 
     def __init__(self, image: KernelImage) -> None:
-        super().__init__(image.memory, image.info, image.page_tables, image.symbols)
+        super().__init__(
+            image.memory, image.info, image.processor, image.page_tables, image.symbols
+        )
         self.types: Types = self._read_types()
 
     @property
@@ -157,12 +159,13 @@ class Resolver(KernelImage):
     @cached_property
     def direct_map(self) -> int:
         """The virtual address of physical address 0 in the kernel's map of all memory."""
-        return self.read_u64(self.symbol("page_offset_base"))
+        known = self.processor.direct_map
+        return self.read_u64(self.symbol(self.processor.map_base)) if known is None else known
 
     @property
     def image_shift(self) -> int:
         """The number that turns a virtual address inside the image into a physical one."""
-        return self.info.number("phys_base") - IMAGE_BASE
+        return self.processor.image_shift
 
     def physical(self, virtual: int) -> int:
         """The physical address of a virtual address, by the kernel's page tables."""

@@ -176,7 +176,7 @@ class Target(Resolver):
         if self.has_member("task_struct", "stack_canary"):
             where = self.symbol("init_task") + self.offset("task_struct", "stack_canary")
             canary = self.read(where, 8)
-        start = self.read(self.symbol("page_offset_base"), 8)
+        start = self.read(self.symbol(self.processor.map_base), 8)
         return note.hex(), canary, start
 
 

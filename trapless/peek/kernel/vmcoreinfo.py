@@ -77,6 +77,17 @@ class Vmcoreinfo:
             return default
         return self._integer(key, 0)
 
+    def has_number(self, name: str) -> bool:
+        return f"NUMBER({name})".encode() in self.values
+
+    def integers(self, keys: tuple[str, ...]) -> dict[str, int]:
+        """The numbers in those of these lines that the note has."""
+        return {key: self._integer(key, 0) for key in keys if key.encode() in self.values}
+
+    @property
+    def page_bytes(self) -> int:
+        return self._integer("PAGESIZE", 10)
+
     def has_symbol(self, name: str) -> bool:
         return f"SYMBOL({name})".encode() in self.values
 

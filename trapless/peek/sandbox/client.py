@@ -42,7 +42,7 @@ from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memories.pieces import SilentError
 from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memory import FileMemory
-from trapless.peek.kernel.paging import PageTables
+from trapless.peek.kernel.processor import KEYS, PageTables, processor_of
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
@@ -341,20 +341,22 @@ class SandboxedTarget(Target):
             raise
 
     def _begin(self, resolver: Resolver, layouts: Sequence[FileMemory]) -> None:
-        place, note, release, shift, base, root, levels, encryption, count, build_id = (
-            resolver.opened
-        )
+        place, note, release, shift, numbers, root, count, build_id = resolver.opened
         if place >= len(layouts):
             raise PeekError(f"{layouts[0].name}: the process that reads the guest answers nonsense")
         memory = layouts[place]
-        numbers = {"KERNELOFFSET": f"{shift:x}", "NUMBER(phys_base)": str(base)}
-        words = {**numbers, "OSRELEASE": str(release), "BUILD-ID": bytes(build_id).hex()}
+        words = {KEYS[key]: str(value) for key, value in numbers}
+        words |= {"KERNELOFFSET": f"{shift:x}", "OSRELEASE": str(release)}
+        words |= {"BUILD-ID": bytes(build_id).hex()}
         values = {key.encode(): word.encode() for key, word in words.items()}
+        info = Vmcoreinfo(b"", note, values)
+        processor = processor_of(info)
         KernelImage.__init__(
             self,
             memory,
-            Vmcoreinfo(b"", note, values),
-            PageTables(memory.read, root, levels, encryption),
+            info,
+            processor,
+            PageTables(memory.read, root, processor.paging),
             _Symbols(resolver, count, shift),
         )
         self.types = _Types(resolver)

@@ -20,6 +20,7 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, SilentError, exactly, wait_for
+from trapless.peek.kernel.processor import KEYS
 
 HEADER = struct.Struct("<cI")
 JSON, BYTES = b"J", b"B"
@@ -138,10 +139,9 @@ OPENED = row(
     ADDRESS,  # of the note
     text,  # release
     number(0, U64_MAX),  # KERNELOFFSET
-    number(I64_MIN, U64_MAX),  # phys_base
+    # What its note says of its processor: the numbers of lines, and their values
+    several(row(number(0, len(KEYS) - 1), number(I64_MIN, U64_MAX)), len(KEYS)),
     ADDRESS,  # of the first page table
-    number(4, 5),  # levels of page tables
-    ADDRESS,  # the bit of encryption
     number(1, limits.SYMBOLS_MAX),
     several(number(0, 255), 64),  # build-id, byte by byte
 )

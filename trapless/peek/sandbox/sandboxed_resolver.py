@@ -22,6 +22,7 @@ from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.kernel_stacks import CpuRegisters, Stack
 from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
 from trapless.peek.kernel.memory import FileMemory, Memory, RawFile, Region
+from trapless.peek.kernel.processor import KEYS
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox import isf
@@ -131,16 +132,13 @@ def _open(name: str, layouts: Sequence[Any], filled: Any) -> tuple[Target, objec
     with _pages_kept(memories):
         target = Target(locate(memories, ParentStore()))
     place = next(at for at, memory in enumerate(memories) if memory is target.memory)
-    tables = target.page_tables
     return target, [
         place,
         target.info.address,
         str(target.release),
         target.info.kernel_offset,
-        target.info.number("phys_base"),
-        tables.root,
-        tables.levels,
-        tables.encryption,
+        [[KEYS.index(key), value] for key, value in target.info.integers(KEYS).items()],
+        target.page_tables.root,
         len(target.symbols),
         list(bytes.fromhex(target.build_id)),
     ]

@@ -13,7 +13,13 @@ import pytest
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memory import FOUR_GIB, GIB, OTHER_HOLES, Region, raw_layouts
-from trapless.peek.kernel.paging import NotMappedError, PageTables, canonical
+from trapless.peek.kernel.processor import (
+    NotMappedError,
+    PageTables,
+    Paging,
+    processor_of,
+)
+from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 MIB = 1 << 20
 
@@ -190,14 +196,17 @@ def test_damaged_elf_cores_are_refused(tmp_path):
 # ---- Page tables ---------------------------------------------------------------------------------
 
 
-def tables(entries: dict[int, int], levels: int = 4, encryption: int = 0) -> PageTables:
+FOUR, FIVE = Paging(4, 48), Paging(5, 57)
+
+
+def tables(entries: dict[int, int], form: Paging = FOUR, root: int = 0x1000) -> PageTables:
     """Page tables whose entries stand at the given physical addresses; all others are 0."""
 
     def read(address: int, length: int) -> bytes:
         assert length == 8
         return struct.pack("<Q", entries.get(address, 0))
 
-    return PageTables(read, 0x1000, levels, encryption)
+    return PageTables(read, root, form)
 
 
 VIRTUAL = (1 << 39 | 2 << 30 | 3 << 21 | 4 << 12) + 0x567
@@ -210,7 +219,7 @@ def test_four_levels_are_walked():
 
 def test_five_levels_are_walked():
     five = {0x1028: 0x5003} | {k + 0x4000 if k < 0x2000 else k: v for k, v in FOUR_LEVELS.items()}
-    found = tables(five, levels=5).physical(5 << 48 | VIRTUAL)
+    found = tables(five, FIVE).physical(5 << 48 | VIRTUAL)
     assert found == (0x99567, 0x1000 - 0x567)
 
 
@@ -225,7 +234,7 @@ def test_large_pages_end_the_walk():
 
 def test_bit_of_an_encrypting_machine_is_no_address():
     marked = {place: entry | 1 << 47 for place, entry in FOUR_LEVELS.items()}
-    assert tables(marked, encryption=1 << 47).physical(VIRTUAL)[0] == 0x99567
+    assert tables(marked, Paging(4, 48, encryption=1 << 47)).physical(VIRTUAL)[0] == 0x99567
 
 
 @pytest.mark.parametrize("missing", FOUR_LEVELS)
@@ -235,10 +244,96 @@ def test_what_is_not_mapped_is_said(missing):
 
 
 def test_addresses_that_no_machine_has_are_refused():
-    assert canonical(0xFFFF_8000_0000_0000, 4)
-    assert canonical(0x0000_7FFF_FFFF_FFFF, 4)
-    assert canonical(0xFF11_0000_0000_0000, 5)
+    assert FOUR.canonical(0xFFFF_8000_0000_0000)
+    assert FOUR.canonical(0x0000_7FFF_FFFF_FFFF)
+    assert FIVE.canonical(0xFF11_0000_0000_0000)
     for virtual in (0x0000_8000_0000_0000, 0xFF11_0000_0000_0000, 1 << 64, -1):
-        assert not canonical(virtual, 4)
+        assert not FOUR.canonical(virtual)
         with pytest.raises(NotMappedError, match="not an address of a machine with 4 levels"):
             tables({}).physical(virtual)
+
+
+LPA2 = {"PAGESIZE": 4096, "VA_BITS": 52, "TCR_EL1_T1SZ": 12}
+ARM64 = {
+    "4 KiB, 48 bits": ({"PAGESIZE": 4096, "VA_BITS": 48}, 4, 9),
+    "4 KiB, 52 bits": (LPA2, 5, 4),
+    "4 KiB, 52 bits on a processor of 48": (LPA2 | {"TCR_EL1_T1SZ": 16}, 4, 9),
+    "16 KiB, 47 bits": ({"PAGESIZE": 1 << 14, "VA_BITS": 52, "TCR_EL1_T1SZ": 17}, 3, 11),
+    "16 KiB, 52 bits": ({"PAGESIZE": 1 << 14, "VA_BITS": 52}, 4, 5),
+    "64 KiB, 48 bits": ({"PAGESIZE": 1 << 16, "VA_BITS": 48}, 3, 6),
+    # The processor begins in the middle of the table, which is that of longer addresses.
+    "64 KiB, 52 bits on a processor of 48": (
+        {"PAGESIZE": 1 << 16, "VA_BITS": 52, "TCR_EL1_T1SZ": 16},
+        *(3, 10),
+    ),
+}
+
+
+def arm64_note(values: dict[str, int]) -> Vmcoreinfo:
+    lines = [f"PAGESIZE={values['PAGESIZE']}", "OSRELEASE=6.x", "NUMBER(kimage_voffset)=0x1000"]
+    lines += [f"NUMBER({name})={values[name]:#x}" for name in values if name != "PAGESIZE"]
+    return Vmcoreinfo.of("\n".join([*lines, "NUMBER(PHYS_OFFSET)=0x40000000"]).encode())
+
+
+@pytest.mark.parametrize("name", ARM64)
+def test_page_tables_of_arm64_are_walked(name):
+    values, levels, top_bits = ARM64[name]
+    form = processor_of(arm64_note(values)).paging
+    assert (form.levels, form.top_bits) == (levels, top_bits)
+    indexes = [1 << top_bits - 1 | 1, *range(2, levels + 1)]
+    virtual, entries, table = 0x123, {}, 0x10000
+    for level, index in zip(range(levels, 0, -1), indexes, strict=True):
+        virtual |= index << form.page_shift + form.index_bits * (level - 1)
+        following = table + 0x10000 if level > 1 else 0x7ABC_0000
+        entries[table + 8 * index] = following | 3 | 1 << 54
+        table = following
+    virtual |= -(1 << form.address_bits) & (1 << 64) - 1  # one of the kernel's
+    walk = tables(entries, form, 0x10000)
+    assert walk.physical(virtual) == (0x7ABC_0123, (1 << form.page_shift) - 0x123)
+    with pytest.raises(NotMappedError):
+        walk.physical(virtual - (1 << form.page_shift))
+    last = 0x10000 * levels + 8 * indexes[-1]
+    block = 0x10000 * (levels - 1) + 8 * indexes[-2]
+    size = 1 << form.page_shift + form.index_bits
+    entries[block] = 5 * size | 1
+    assert walk.physical(virtual) == (
+        5 * size + virtual % size,
+        size - virtual % size,
+    )
+    entries[block] |= 2
+    entries[last] = 0x7ABC_0000 | 1
+    with pytest.raises(NotMappedError, match="last page table"):
+        walk.physical(virtual)
+
+
+@pytest.mark.parametrize(
+    ("values", "entry", "physical"),
+    [
+        ({"PAGESIZE": 1 << 16, "VA_BITS": 48}, 0xA0_0000_5003, 0x5_00A0_0000_0000),
+        (LPA2, 0x0002_00A0_0000_1303, 0xE_00A0_0000_1000),
+        # Without it, these bits say how the page is shared.
+        (LPA2 | {"TCR_EL1_T1SZ": 16}, 0x00A0_0000_1303, 0xA0_0000_1000),
+    ],
+)
+def test_long_physical_addresses_of_arm64_are_put_together(values, entry, physical):
+    assert processor_of(arm64_note(values)).paging.decoded(entry, 1) == (physical, True)
+
+
+def test_arm64_maps_memory_from_its_beginning():
+    found = processor_of(arm64_note(LPA2))
+    assert found.direct_map == 0xFFEF_FFFF_C000_0000
+    assert found.image_shift == -0x1000
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"PAGESIZE": 8192, "VA_BITS": 48}, LPA2 | {"TCR_EL1_T1SZ": 60}, LPA2 | {"VA_BITS": 60}],
+)
+def test_a_note_of_no_arm64_is_refused(values):
+    with pytest.raises(PeekError, match="no arm64 has such"):
+        processor_of(arm64_note(values))
+
+
+def test_a_kernel_of_another_processor_is_named():
+    with pytest.raises(PeekError, match="of 6.x has neither .*: kernels of other processors cannot be read"):
+        processor_of(Vmcoreinfo.of(b"OSRELEASE=6.x\nPAGESIZE=4096"))

@@ -73,7 +73,7 @@ def test_kernel_says_who_it_is(kernel):
     target = opened(kernel)
     assert (str(target.release), target.build_id) == (kernel.release, kernel.build_id)
     assert str(target.banner) == f"Linux version {kernel.release} (toy) #1"
-    assert target.page_tables.levels == kernel.levels
+    assert target.page_tables.form.levels == kernel.levels
 
 
 def test_addresses_have_names(kernel):
@@ -379,7 +379,7 @@ LIES = {
     ),
     "short note": (
         lambda kernel: kernel.put_note("OSRELEASE=6.1.0-toy"),
-        r"VMCOREINFO has no NUMBER\(phys_base\)",
+        r"VMCOREINFO of 6.1.0-toy has neither NUMBER\(phys_base\)",
     ),
 }
 

@@ -9,14 +9,14 @@ a budget of their own, and code is only what is mapped so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.paging import NotMappedError, PageTables
+from trapless.peek.kernel.processor import NotMappedError, PageTables
 from trapless.peek.kernel.user.cached_file import CachedFiles, FileIdentity
 from trapless.peek.kernel.user.process_areas import Area, Areas
 from trapless.peek.kernel.user.program_symbols import Functions
@@ -96,8 +96,7 @@ class UserStacks:
             return UserStack(tuple(names), whole, earlier)
 
     def _walk(self, mm: int, root: int, registers: UserRegisters) -> tuple[list[GuestText], bool]:
-        tables = self._target.page_tables
-        tables = PageTables(tables.read, root, tables.levels, tables.encryption)
+        tables = replace(self._target.page_tables, root=root)
         names, place, bp, low = list[GuestText](), registers.ip, registers.bp, registers.sp
         try:
             while len(names) < limits.USER_FRAMES_MAX:
