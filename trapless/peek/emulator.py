@@ -27,7 +27,7 @@ from trapless.peek.kernel.memory import place_of
 from trapless.vm import qmp
 
 PROC = Path("/proc")
-QEMU = re.compile(r"qemu-system-x86_64.*|qemu-kvm|kvm")
+QEMU = re.compile(r"qemu-system-(x86_64|aarch64).*|qemu-kvm|kvm")
 ARGUMENTS_MAX, PROGRAM_BYTES_MAX = 4096, 4096
 """Words of a command line, and how much is read to see whether it starts a monitor."""
 VCPU = re.compile(

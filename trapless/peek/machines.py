@@ -190,7 +190,8 @@ class Process:
                 for one in qemu_arguments.ram(self.argv)
             ]
             holes = qemu_arguments.holes(self.argv, sum(one.size for one in backends))
-            ways = mappings.qemu_ways(found, backends, holes)
+            is_arm64 = "aarch64" in os.path.basename(self.argv[0])
+            ways = mappings.qemu_ways(found, backends, holes, is_arm64=is_arm64)
         else:
             ways = mappings.all_other_ways(self.folder, mappings.LAYOUTS[self.kind])
         held = mappings.held_files(self.folder)
@@ -410,8 +411,8 @@ def by_pid(pid: int, proc: Path = PROC) -> Process:
     except OSError:
         raise ChoiceError(f"there is no process {pid}") from None
     if OTHER_QEMU.fullmatch(program):
-        raise PeekError(f"process {pid} is {program}: only x86-64 machines can be read")
-    known = ", ".join(("qemu-system-x86_64", *mappings.LAYOUTS))
+        raise PeekError(f"process {pid} is {program}: only x86-64 and arm64 can be read")
+    known = ", ".join(("qemu-system-x86_64", "qemu-system-aarch64", *mappings.LAYOUTS))
     raise PeekError(
         f"process {pid} ({program}) runs no virtual machine of a known monitor ({known}); "
         f"{_listed(running(proc))}"

@@ -29,6 +29,7 @@ from trapless.peek.kernel.memory import (
     MemoryFile,
     RawFile,
     Region,
+    arm64_layout,
     in_pieces,
     place_of,
     raw_layouts,
@@ -159,7 +160,11 @@ Ways = Iterator[list[Region]]
 
 
 def qemu_ways(
-    mappings: Sequence[Mapping], backends: Sequence[Backend], holes: Sequence[int]
+    mappings: Sequence[Mapping],
+    backends: Sequence[Backend],
+    holes: Sequence[int],
+    *,
+    is_arm64: bool = False,
 ) -> Iterator[list[list[Region]]]:
     """Where a QEMU's RAM may be: groups of layouts of the same bytes, likeliest first.
 
@@ -178,13 +183,16 @@ def qemu_ways(
             )
     groups: dict[frozenset[int], list[list[Region]]] = {}
     total = sum(backend.size for backend in backends)
+    layouts = [split_at(total, hole) for hole in holes] + raw_layouts(total)
+    if is_arm64:
+        layouts = [arm64_layout(total)]
     for way in itertools.islice(_distinct(choices), WAYS_MAX):
         pieces, start = [], 0
         for place, backend in zip(way, backends, strict=True):
             pieces.append(Region(start, backend.size, place))
             start += backend.size
         group = groups.setdefault(frozenset(way), [])
-        for layout in [split_at(total, hole) for hole in holes] + raw_layouts(total):
+        for layout in layouts:
             regions = in_pieces(layout, pieces)
             if regions not in group:
                 group.append(regions)

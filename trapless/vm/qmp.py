@@ -16,7 +16,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,9 @@ GENERAL = (
     *("RAX", "RBX", "RCX", "RDX", "RSI", "RDI", "RBP", "RSP"),
     *(f"R{number}" for number in range(8, 16)),
 )
+
+ARM64_GENERAL = ("SP", "X29")
+ARM64_MODE, ARM64_IRQS_OFF = 0xF, 1 << 7  # of PSTATE
 
 T = TypeVar("T")
 
@@ -108,7 +111,11 @@ def _check_socket(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Registers:
-    """The registers of one CPU of a stopped VM."""
+    """The registers of one CPU of a stopped VM, by the names of x86-64.
+
+    Of arm64, `general` has those in ARM64_GENERAL; `rflags` has the interrupt flag alone, and `cpl`
+    is 3 in user mode, as on x86-64. It has neither `cr3` nor `halted`.
+    """
 
     cpu: int
     general: dict[str, int]  # by the names in GENERAL
@@ -136,10 +143,26 @@ def parse_registers(text: str) -> list[Registers]:
     return registers
 
 
+def _arm64(cpu: int, words: Mapping[str, int]) -> Registers:
+    # "PC=...", "X00=...", "SP=...", "PSTATE=60000005 -ZC- EL1h"
+    state = words["PSTATE"]
+    return Registers(
+        cpu=cpu,
+        general={name: words[name] for name in ARM64_GENERAL},
+        rip=words["PC"],
+        rflags=0 if state & ARM64_IRQS_OFF else INTERRUPT_FLAG,
+        cr3=0,
+        cpl=0 if state & ARM64_MODE else 3,
+        halted=False,
+    )
+
+
 def _parse(cpu: int, text: str) -> Registers:
     # "RAX=...", "R8 =...", "RFL=00000246 [---Z-P-] CPL=3 ... HLT=0"; each is a word in hex.
     words = {name: int(value, 16) for name, value in re.findall(r"\b(\w+) ?=([0-9a-f]+)\b", text)}
     try:
+        if "PSTATE" in words:
+            return _arm64(cpu, words)
         return Registers(
             cpu=cpu,
             general={name: words[name] for name in GENERAL},

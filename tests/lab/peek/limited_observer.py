@@ -17,8 +17,9 @@ from typing import Any
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import CpuRegisters
+from trapless.peek.kernel.unwinding.x86_frames import SAVED
 from trapless.peek.sampling import probes, sites
 from trapless.peek.trace.event_decoder import Decoder
 from trapless.peek.trace.perfetto import PerfettoWriter

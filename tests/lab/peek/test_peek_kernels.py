@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.peek.watched_guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest
-from trapless.peek.kernel.kernel_stacks import Ending
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.machines import Image
 from trapless.stock import kernels
 from trapless.vm.qmp import Monitor

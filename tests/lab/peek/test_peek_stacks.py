@@ -29,8 +29,9 @@ from tests.lab.peek.watched_guest import (
 from trapless.base.console import Silent
 from trapless.peek.check.register_stacks import NOT_UNWOUND, Unwinder
 from trapless.peek.interop.drgn_program import program
-from trapless.peek.kernel.kernel_stacks import Ending, ThreadStack
+from trapless.peek.kernel.kernel_stacks import ThreadStack
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.sandbox.client import open_target
 from trapless.peek.stacks.stops import registers_of
 from trapless.stock import kbuild, kernels

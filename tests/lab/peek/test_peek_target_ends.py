@@ -27,8 +27,8 @@ from tests.lab.peek.watched_guest import (
 )
 from tests.unit.peek.kernel.image_writers import IMAGES
 from trapless.base.console import Silent
-from trapless.peek.kernel.kernel_stacks import Ending
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.machines import Image
 from trapless.peek.sampling.recording import Recording
 from trapless.stock import kbuild, kernels

@@ -33,7 +33,8 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import counters
-from trapless.peek.kernel.kernel_stacks import Ending, Stack, ThreadStack
+from trapless.peek.kernel.kernel_stacks import ThreadStack
+from trapless.peek.kernel.unwinding.frames import Ending, Stack
 from trapless.peek.sampling import recording as recording_file
 from trapless.peek.sampling import recording_tables
 from trapless.peek.sampling.code_names import NAMES_FILE

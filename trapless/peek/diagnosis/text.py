@@ -15,7 +15,8 @@ from trapless.peek.kernel.health.hang_causes import Cause
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.health.thread_states import letter_of
-from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, ThreadStack
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack
+from trapless.peek.kernel.unwinding.frames import Ending
 
 NAMED_MAX = 8
 ENDS = {

@@ -20,8 +20,9 @@ from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health.guest_cpus import without_ticks
 from trapless.peek.kernel.health.hang_causes import Cause, Look, Verdict
-from trapless.peek.kernel.kernel_stacks import CpuRegisters, CpuStack
+from trapless.peek.kernel.kernel_stacks import CpuStack
 from trapless.peek.kernel.target import function_of
+from trapless.peek.kernel.unwinding.frames import CpuRegisters
 from trapless.peek.sampling.boots import clock
 from trapless.peek.sandbox.client import SandboxedTarget
 from trapless.peek.stacks.stops import Stops, lack_of_registers

@@ -23,6 +23,7 @@ from trapless.peek.kernel import vmcoreinfo
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memories.elf_core import (
     CORE,
+    MACHINES,
     MAGIC,
     NOTE,
     NT_PRSTATUS,
@@ -31,7 +32,6 @@ from trapless.peek.kernel.memories.elf_core import (
     REGISTERS,
     REGISTERS_AT,
     SEGMENT,
-    X86_64,
 )
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.target import Target
@@ -65,7 +65,7 @@ def write(target: Target, path: Path) -> int:
         virtual = target.direct_map + begin & MASK
         segments.append((PT_LOAD, 7, at, virtual, begin, size, size, 0))
     with created(path) as file:
-        _head(file, segments)
+        _head(file, MACHINES[target.processor.name], segments)
         file.seek(notes_at)
         file.write(notes)
         _copy(target, file, ranges, places)
@@ -103,10 +103,10 @@ def _up(length: int) -> int:
     return length + PAGE_BYTES - 1 & -PAGE_BYTES
 
 
-def _head(file: BinaryIO, segments: Sequence[tuple[int, ...]]) -> None:
+def _head(file: BinaryIO, machine: int, segments: Sequence[tuple[int, ...]]) -> None:
     identity = (MAGIC + b"\2\1\1").ljust(16, b"\0")
     sizes = (HEAD.size, SEGMENT.size, len(segments), 0, 0, 0)
-    file.write(HEAD.pack(identity, CORE, X86_64, 1, 0, HEAD.size, 0, 0, *sizes))
+    file.write(HEAD.pack(identity, CORE, machine, 1, 0, HEAD.size, 0, 0, *sizes))
     for one in segments:
         file.write(SEGMENT.pack(*one))
 

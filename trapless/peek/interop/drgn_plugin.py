@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 NAME = "trapless"
 PHYSICAL_MAX = 1 << 52
+ARCHITECTURES = (drgn.Architecture.X86_64, drgn.Architecture.AARCH64)
 logger = logging.getLogger(f"drgn.{NAME}")
 
 
 def drgn_prog_set(prog: drgn.Program) -> None:
     """Offer what the memory has, behind drgn's own ways; drgn calls this by its name."""
     platform = prog.platform
-    is_x86 = platform is not None and platform.arch == drgn.Architecture.X86_64
-    if not (is_x86 and prog.flags & drgn.ProgramFlags.IS_LINUX_KERNEL):
+    is_known = platform is not None and platform.arch in ARCHITECTURES
+    if not (is_known and prog.flags & drgn.ProgramFlags.IS_LINUX_KERNEL):
         return
     lazy = _LazyFinders(prog, prog["VMCOREINFO"].string_())
     prog.register_type_finder(NAME, lazy.type, enable_index=-1)

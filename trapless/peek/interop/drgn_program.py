@@ -15,9 +15,11 @@ import drgn
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Btf, Kind, Type
+from trapless.peek.kernel.processor import ARM64, X86_64
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.variables import VARIABLES, with_values
 
+ARCHITECTURES = {X86_64: drgn.Architecture.X86_64, ARM64: drgn.Architecture.AARCH64}
 INT_SIGNED, INT_BOOL = 1, 4  # encodings of BTF's INT
 
 
@@ -29,10 +31,15 @@ def program(target: Target) -> drgn.Program:
             "install a newer one with: pip install -U drgn"
         )
     text = target.info.data
-    prog = drgn.Program(drgn.Platform(drgn.Architecture.X86_64), vmcoreinfo=text)
+    platform = drgn.Platform(ARCHITECTURES[target.processor.name])
+    prog = drgn.Program(platform, vmcoreinfo=text)
     for region in target.memory.regions():
         prog.add_memory_segment(region.start, region.length, _reader(target), physical=True)
     prog.set_linux_kernel_custom(text, True)
+    # Of arm64, drgn reads the first page table by its virtual address.
+    start, end = target.symbol("_text"), target.symbol("_end")
+    shift = target.image_shift
+    prog.add_memory_segment(start, end - start, _reader(target, shift), physical=False)
     finders = Finders(prog, target)
     prog.register_type_finder("trapless", finders.type, enable_index=0)
     prog.register_object_finder("trapless", finders.object, enable_index=0)
@@ -52,10 +59,12 @@ class Finders:
         kernel.address_range = target.symbol("_text"), target.symbol("_end")
 
 
-def _reader(target: Target) -> Callable[[int, int, int, bool], bytes]:
+def _reader(target: Target, shift: int = 0) -> Callable[[int, int, int, bool], bytes]:
+    """Reads at physical addresses, which are the given ones with `shift` added."""
+
     def read(address: int, count: int, _offset: int, _physical: bool) -> bytes:
         try:
-            return target.memory.read(address, count)
+            return target.memory.read(address + shift, count)
         except PeekError as error:
             raise drgn.FaultError(str(error), address) from error
 

@@ -20,7 +20,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.interop.core_writer import HEAD, created
 from trapless.peek.kernel.kallsyms import KERNEL_HALF, MASK
-from trapless.peek.kernel.memories.elf_core import MAGIC, PT_LOAD, SEGMENT, X86_64
+from trapless.peek.kernel.memories.elf_core import MACHINES, MAGIC, PT_LOAD, SEGMENT
 
 if TYPE_CHECKING:
     from trapless.peek.sandbox.client import SandboxedTarget
@@ -55,12 +55,12 @@ def write(target: SandboxedTarget, path: Path) -> int:
     table = _Table()
     sections = _sections(target, table)
     with created(path) as file:
-        _put(file, sections)
+        _put(file, MACHINES[target.processor.name], sections)
         target.check_same()
     return table.count
 
 
-def _put(file: BinaryIO, sections: Sequence[Section]) -> None:
+def _put(file: BinaryIO, machine: int, sections: Sequence[Section]) -> None:
     names, headers, place = b"\0", [bytes(SECTION.size)], FIRST_AT
     for one in (*sections, Section(".shstrtab", STRTAB)):
         name_at, names = len(names), names + one.name.encode() + b"\0"
@@ -77,7 +77,7 @@ def _put(file: BinaryIO, sections: Sequence[Section]) -> None:
     sizes = (HEAD.size, SEGMENT.size, 1, SECTION.size, len(headers), len(headers) - 1)
     file.seek(0)
     start = (text.address, HEAD.size, place, 0)
-    file.write(HEAD.pack(identity, EXECUTABLE, X86_64, 1, *start, *sizes))
+    file.write(HEAD.pack(identity, EXECUTABLE, machine, 1, *start, *sizes))
     lengths = (len(text.data), len(text.data), ALIGNED)
     file.write(SEGMENT.pack(PT_LOAD, 5, FIRST_AT, text.address, text.address, *lengths))
 

@@ -13,6 +13,7 @@ from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
+from trapless.peek.kernel.processor import ARM64
 from trapless.peek.limits import LimitError
 
 DIRECT_MAP_PROBES = 8
@@ -39,8 +40,8 @@ def _direct_map(target: Resolver) -> str:
     """The page tables map all memory to the addresses that arithmetic gives."""
     end = target.memory_end()
     if not PAGE_BYTES <= end <= 1 << 52:
-        return f"max_pfn_mapped says that memory ends at {end:#x}"
-    wrong = mapped = 0
+        return f"{target.processor.last_page} says that memory ends at {end:#x}"
+    base, wrong, mapped = target.processor.map_base, 0, 0
     for region in target.memory.regions():
         for step in range(DIRECT_MAP_PROBES):
             physical = region.start + region.length // DIRECT_MAP_PROBES * step
@@ -50,8 +51,8 @@ def _direct_map(target: Resolver) -> str:
             except PeekError:  # holes are normal: memory of firmware, secret memory
                 continue
     if mapped == 0:
-        return f"nothing is mapped at page_offset_base ({target.direct_map:#x})"
-    return f"page_offset_base is wrong for {wrong} of {mapped} addresses" if wrong else ""
+        return f"nothing is mapped at {base} ({target.direct_map:#x})"
+    return f"{base} is wrong for {wrong} of {mapped} addresses" if wrong else ""
 
 
 def _has_halted(target: Resolver) -> bool:
@@ -65,7 +66,10 @@ def _has_halted(target: Resolver) -> bool:
 
 
 def _percpu_bases(target: Resolver) -> str:
-    """Each CPU's own `this_cpu_off` is the base that the table of bases has for it."""
+    """Each CPU's own `this_cpu_off` is the base that the table of bases has for it. arm64 keeps it
+    in a register of the CPU alone."""
+    if target.processor.name == ARM64:
+        return ""
     cpus = target.cpus_online or (target.cpus_possible if _has_halted(target) else ())
     if not cpus:
         return "no CPU is online"

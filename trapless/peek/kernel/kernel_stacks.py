@@ -3,8 +3,8 @@
 
 A thread that is switched out has left its stack pointer in memory, so its stack is exact, and a
 thread that ran meanwhile is noticed. The registers of a CPU that runs are not in memory: its stack
-can be read only where somebody stops it and has its registers. orc.py has the rules of frames. All
-that is read here may be made up, so each walk has a budget, and each stack a bound.
+can be read only where somebody stops it and has its registers. unwinding/ has the frames of each
+processor. All that is read here may be made up, so each walk has a budget, and each stack a bound.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.orc import (
-    AT_ENTRY,
-    AT_SAVED_REGISTERS,
-    FRAME_POINTER,
-    Kind,
-    Register,
-    Rule,
-    code_of,
-)
+from trapless.peek.kernel.processor import ARM64
 from trapless.peek.kernel.tasks import COMM_BYTES, Entry, Walk
+from trapless.peek.kernel.unwinding.arm64_frames import Arm64Frames
+from trapless.peek.kernel.unwinding.frames import (
+    NO_STACK,
+    CpuRegisters,
+    Frames,
+    Stack,
+    Window,
+)
+from trapless.peek.kernel.unwinding.x86_frames import X86Frames
 from trapless.peek.kernel.user.user_stacks import (
     NO_USER_STACK,
     UserRegisters,
@@ -38,46 +37,9 @@ from trapless.peek.kernel.user.user_stacks import (
 )
 
 WORD = 8
-USER = 3  # the lowest bits of CS in user mode
 DEAD = 0x80
 """The bit in a thread's state (TASK_DEAD) that says that it has ended: its stack may soon have
 another owner."""
-FRAME = ("r15", "r14", "r13", "r12", "bx", "bp", "ret_addr")
-"""The words that a thread pushes last before it is switched out (struct inactive_task_frame)."""
-FORKED = ("ret_from_fork_asm", "ret_from_fork")
-"""Where a new thread begins: an address that nothing returns to."""
-SAVED = ("ip", "cs", "sp", "bp", "r10", "r13", "di", "dx", "ax")
-"""The members of pt_regs that unwinding may need."""
-IN_REGISTER = {
-    Register.AX: "ax",
-    Register.R10: "r10",
-    Register.R13: "r13",
-    Register.DI: "di",
-    Register.DX: "dx",
-}
-SEARCHED_WORDS_MAX = 24
-"""The most words on the stack between code without rules and the address that it returns to."""
-CALL, CALL_BYTES = 0xE8, 5
-
-
-class Ending(IntEnum):
-    """How a stack ended, outermost."""
-
-    LOST = 0  # its caller could not be found: what is known is the inner part
-    USER = 1  # at the entry from user mode
-    BOTTOM = 2  # of a kernel thread, or of an idle CPU
-    GUESSED = 3  # whole, but with a frame that no table has
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The addresses of a stack's code, innermost first: of the calls, not of their returns."""
-
-    ending: Ending
-    addresses: tuple[int, ...]
-
-
-NO_STACK = Stack(Ending.LOST, ())
 _Known = tuple[tuple[int, ...], Stack, UserStack]
 """A thread's moment, and its stacks at that moment."""
 
@@ -93,15 +55,6 @@ class ThreadStack:
     state: int  # as the kernel has it: 0 wants to run, 1 and 2 sleep
     stack: Stack | None
     user: UserStack = NO_USER_STACK
-
-
-@dataclass(frozen=True, slots=True)
-class CpuRegisters:
-    """The registers of a CPU that stands still, as far as unwinding needs them."""
-
-    cpu: int
-    user: bool
-    values: dict[str, int]  # by the names in SAVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,36 +76,7 @@ def stack_bytes(target: Resolver) -> int:
         length = target.symbol("__end_init_task") - target.symbol("init_stack")
         if 0 < length <= limits.STACK_BYTES_MAX:
             return length
-    return 1 << 14
-
-
-@dataclass(slots=True)
-class _State:
-    """The state of an unwinding."""
-
-    ip: int
-    sp: int
-    bp: int
-    signal: bool
-    saved: dict[str, int] | None = None  # registers of this very frame, where they are known
-    user: UserRegisters | None = None  # those at the entry from user mode
-    user_at: int = 0  # their address, where all of them are on the stack
-
-
-class _Window:
-    """A thread's stack, read at once; what lies elsewhere is read word by word."""
-
-    def __init__(self, target: Resolver, start: int, data: bytes) -> None:
-        self._target, self._start, self._data = target, start, data
-
-    def word(self, address: int) -> int:
-        limits.spend()
-        at = address - self._start
-        if 0 <= at <= len(self._data) - WORD:
-            return int.from_bytes(self._data[at : at + WORD], "little")
-        if not address >> 63:
-            raise PeekError(f"{address:#x} is no address of the kernel")
-        return self._target.read_u64(address)
+    return max(1 << 14, target.processor.page_bytes)
 
 
 class Unwinder:
@@ -161,14 +85,11 @@ class Unwinder:
     def __init__(self, target: Resolver, modules: Modules | None = None) -> None:
         self._target = target
         self._list = modules
-        self._code = code_of(target, self._modules)
+        form = Arm64Frames if target.processor.name == ARM64 else X86Frames
+        self._frames: Frames = form(target, self._modules)
         self._bytes = stack_bytes(target)
-        self._saved = {name: target.offset("pt_regs", name) for name in SAVED}
-        self._iret = self._saved["ip"]
-        self._forked = {target.symbol(name) for name in FORKED if target.has_symbol(name)}
-        self._members = _Members(target)
+        self._members = _Members(target, self._frames.pointer)
         self._known: dict[int, _Known] = {}  # by the thread's address
-        self._below_end: int | None = None  # where entries from user mode save registers
         self._users: UserStacks | None = None
         with contextlib.suppress(PeekError):  # a kernel whose processes are not understood
             self._users = UserStacks(target)
@@ -177,6 +98,11 @@ class Unwinder:
         if self._list is None:
             self._list = Modules(self._target)
         return self._list
+
+    @property
+    def pointer(self) -> str:
+        """The path in task_struct of the stack pointer of a thread that is switched out."""
+        return self._frames.pointer
 
     def threads(self) -> list[ThreadStack]:
         """All threads with the stacks of those that are switched out.
@@ -196,13 +122,13 @@ class Unwinder:
         seen = self._members.read(walk, entry)
         if seen.on_cpu or seen.state & DEAD:
             return None
-        stack, _ = self._inactive(walk, seen)
+        stack, _ = self._inactive(walk, entry, seen)
         after = self._members.read(walk, entry)
         return None if after.on_cpu or after.moment != seen.moment else stack
 
     def begin(self) -> None:
         """Begin to read the stacks of this moment."""
-        self._code.begin()
+        self._frames.begin()
         if self._users is not None:
             self._users.begin()
 
@@ -245,7 +171,7 @@ class Unwinder:
             return before, None, self._last_entry(walk, before, entry.address)
         if known is not None and known[0] == before.moment:
             return before, *known[1:]
-        stack, registers = self._inactive(walk, before)
+        stack, registers = self._inactive(walk, entry, before)
         user = self._user_stack(entry.address, registers)
         after = self._members.read(walk, entry)
         # A thread counts a switch before it leaves its CPU, so one that ran has another count.
@@ -266,56 +192,47 @@ class Unwinder:
 
     def _last_entry(self, walk: Walk, seen: _Seen, task: int) -> UserStack | None:
         """The stack in user mode that a thread on a CPU had at its last entry to the kernel."""
-        if self._below_end is None:
+        entry = self._frames.last_entry(seen.stack + self._bytes)
+        if entry is None:
             return NO_USER_STACK
-        place, at = seen.stack + self._bytes - self._below_end, self._saved
         try:
-            data = walk.read(place, max(at.values()) + WORD)
+            registers = self._frames.user_registers(walk.read(*entry))
         except limits.LimitError:
             raise
         except PeekError:
             return NO_USER_STACK
-        ip, sp, bp, cs = (
-            int.from_bytes(data[at[name] : at[name] + WORD], "little")
-            for name in ("ip", "sp", "bp", "cs")
-        )
-        if not cs & USER:  # a thread of the kernel has never entered
-            return NO_USER_STACK
-        return self._user_stack(task, UserRegisters(ip, sp, bp, cs), earlier=True)
+        # A thread of the kernel has never entered.
+        return self._user_stack(task, registers, earlier=True)
 
-    def _inactive(self, walk: Walk, seen: _Seen) -> tuple[Stack, UserRegisters | None]:
+    def _inactive(
+        self, walk: Walk, entry: Entry, seen: _Seen
+    ) -> tuple[Stack, UserRegisters | None]:
         """The stack of a thread that is switched out, and its registers of user mode."""
         end = seen.stack + self._bytes
-        if not seen.stack <= seen.sp <= end - WORD * len(FRAME):
+        if not seen.stack <= seen.sp <= end - self._frames.least_bytes:
             return NO_STACK, None
         start, data = seen.sp, b""
         while start + len(data) < end:  # pages that are mapped one by one
             rest = min(4096 - (start + len(data)) % 4096, end - start - len(data))
             data += walk.read(start + len(data), rest)
-        window = _Window(self._target, start, data)
-        values = {name: window.word(start + WORD * at) for at, name in enumerate(FRAME)}
-        ip = values["ret_addr"]
-        state = _State(ip, start + WORD * len(FRAME), values["bp"], ip in self._forked)
-        stack = self._unwind(state, window)
-        if state.user_at and stack.ending is Ending.USER and 0 < end - state.user_at <= self._bytes:
-            self._below_end = end - state.user_at
-        return stack, state.user
+        return self._frames.inactive(Window(self._target, start, data), entry.address)
 
     def cpus(self, registers: Sequence[CpuRegisters]) -> list[CpuStack]:
         """The stacks of CPUs that stand still, by their registers."""
         target, found = self._target, list[CpuStack]()
-        current = percpu_word(target, "current_task")
+        symbol, offset = current_task(target)
         with limits.within(limits.Budget(limits.STACKS)):
             self.begin()
             for one in registers:
                 if one.cpu not in target.percpu_bases:
                     continue
-                task = target.read_u64((current + target.percpu_bases[one.cpu]) & MASK)
+                task = target.read_u64(target.percpu(symbol, one.cpu) + offset)
                 pid, group, comm = (
                     target.read(task + target.offset("task_struct", name), size)
                     for name, size in (("pid", 4), ("tgid", 4), ("comm", COMM_BYTES))
                 )
-                stack, user = self._active(one)
+                end = target.read_u64(task + target.offset("task_struct", "stack")) + self._bytes
+                stack, user = self._frames.active(one, end)
                 found.append(
                     CpuStack(
                         one.cpu,
@@ -328,128 +245,14 @@ class Unwinder:
                 )
         return found
 
-    def _active(self, registers: CpuRegisters) -> tuple[Stack, UserRegisters | None]:
-        """The stack in the kernel, which a CPU in user mode has none of, and user registers."""
-        values = registers.values
-        if registers.user:
-            return Stack(Ending.USER, ()), UserRegisters(values["ip"], values["sp"], values["bp"])
-        window = _Window(self._target, 0, b"")
-        state = _State(values["ip"], values["sp"], values["bp"], True, dict(values))
-        return self._unwind(state, window), state.user
 
-    # ---- Frames ----------------------------------------------------------------------------------
-
-    def _unwind(self, state: _State, window: _Window) -> Stack:
-        addresses: list[int] = []
-        ending, guessed = Ending.LOST, False
-        try:
-            while len(addresses) < limits.FRAMES_MAX:
-                place = state.ip - (0 if state.signal else 1)
-                is_code = self._code.is_code(place)
-                if not is_code and (addresses or not state.signal):
-                    break
-                addresses.append(place)
-                # Code that the kernel makes up as it runs, like that of BPF, has no rules.
-                rule = self._code.rule(place, state.bp) if is_code else None
-                if rule is not None and rule.kind is Kind.END:
-                    ending = Ending.BOTTOM
-                    break
-                if rule is None or rule.sp == Register.UNDEFINED:
-                    guessed = True
-                    if len(addresses) == 1 and state.signal:
-                        if not self._search(state, window):
-                            break
-                        continue
-                    rule = FRAME_POINTER
-                before = state.sp
-                if self._step(state, rule, window):
-                    ending = Ending.USER
-                    break
-                # A thread of the kernel has no registers of user mode.
-                if rule is AT_ENTRY or (rule is AT_SAVED_REGISTERS and state.ip == 0):
-                    ending = Ending.BOTTOM
-                    break
-                same_stack = rule.kind is Kind.CALL and rule.sp in (Register.SP, Register.BP)
-                # A caller's frame lies above, or on another stack: of the thread that an interrupt,
-                # which has a stack of its own, has met.
-                if same_stack and 0 <= before - state.sp < limits.STACK_BYTES_MAX:
-                    break
-        except limits.LimitError:
-            raise
-        except PeekError:  # the stack leads out of what is mapped
-            pass
-        if guessed and ending is not Ending.LOST:
-            ending = Ending.GUESSED
-        return Stack(ending, tuple(addresses))
-
-    def _step(self, state: _State, rule: Rule, window: _Window) -> bool:
-        """Go to the caller's frame. Returns whether that is user mode."""
-        sp = self._base(state, rule, window)
-        if rule.kind is Kind.CALL:
-            state.ip, state.sp, state.saved = window.word(sp - WORD), sp, None
-        elif rule.kind is Kind.REGS:
-            saved = {name: window.word(sp + at) for name, at in self._saved.items()}
-            if saved["cs"] & USER:
-                state.user = UserRegisters(saved["ip"], saved["sp"], saved["bp"], saved["cs"])
-                state.user_at = sp
-                return True
-            state.ip, state.sp, state.saved = saved["ip"], saved["sp"], saved
-        elif rule.kind is Kind.REGS_PARTIAL:
-            at = {name: self._saved[name] - self._iret for name in ("ip", "cs", "sp")}
-            saved = {name: window.word(sp + offset) for name, offset in at.items()}
-            if saved["cs"] & USER:
-                state.user = UserRegisters(saved["ip"], saved["sp"], state.bp, saved["cs"])
-                return True
-            # The other registers have kept their values.
-            state.saved = {**state.saved, **saved} if state.saved is not None else None
-            state.ip, state.sp = saved["ip"], saved["sp"]
-        else:
-            raise PeekError(f"nothing is known of the frame at {state.sp:#x}")
-        if rule.bp == Register.PREV_SP:
-            state.bp = window.word(sp + rule.bp_offset)
-        elif rule.bp == Register.BP:
-            state.bp = window.word(state.bp + rule.bp_offset)
-        elif state.saved is not None and "bp" in state.saved:
-            state.bp = state.saved["bp"]
-        state.signal = rule.signal
-        return False
-
-    def _base(self, state: _State, rule: Rule, window: _Window) -> int:
-        """The end of a frame, at which the caller's frame begins."""
-        if rule.sp == Register.SP:
-            return state.sp + rule.sp_offset
-        if rule.sp == Register.BP:
-            return state.bp + rule.sp_offset
-        if rule.sp == Register.SP_INDIRECT:
-            return window.word(state.sp) + rule.sp_offset
-        if rule.sp == Register.BP_INDIRECT:
-            return window.word(state.bp + rule.sp_offset)
-        name = IN_REGISTER.get(rule.sp)
-        if name is None or state.saved is None or name not in state.saved:
-            raise PeekError(f"the frame at {state.sp:#x} is counted from a register that is lost")
-        return state.saved[name]
-
-    def _search(self, state: _State, window: _Window) -> bool:
-        """Go to the nearest call on the stack, from code without rules; False where none is."""
-        for at in range(state.sp, state.sp + WORD * SEARCHED_WORDS_MAX, WORD):
-            value = window.word(at)
-            place = value - 1
-            if not self._code.is_code(place):
-                continue
-            rule = self._code.rule(place, state.bp)
-            if rule is None or rule.sp == Register.UNDEFINED:
-                continue
-            if self._target.read(value - CALL_BYTES, 1)[0] == CALL:
-                state.ip, state.sp, state.signal, state.saved = value, at + WORD, False, None
-                return True
-        return False
-
-
-def percpu_word(target: Resolver, name: str) -> int:
-    """The symbol of a per-CPU variable, or of the member of `pcpu_hot` that has its place."""
-    if target.has_symbol(name):
-        return target.symbol(name)
-    return target.symbol("pcpu_hot") + target.offset("pcpu_hot", name)
+def current_task(target: Resolver) -> tuple[str, int]:
+    """Where each CPU has the address of its task: a per-CPU symbol, and an offset in bytes."""
+    if target.has_symbol("current_task"):
+        return "current_task", 0
+    if target.has_symbol("pcpu_hot"):
+        return "pcpu_hot", target.offset("pcpu_hot", "current_task")
+    return "runqueues", target.offset("rq", "curr")  # which the scheduler has on each processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,9 +275,9 @@ class _Seen:
 class _Members:
     """Where the members are that say where a thread's stack is, read at once."""
 
-    def __init__(self, target: Resolver) -> None:
+    def __init__(self, target: Resolver, pointer: str) -> None:
         state = "__state" if target.has_member("task_struct", "__state") else "state"
-        names = {"state": state, "stack": "stack", "sp": "thread.sp", "pid": "pid"}
+        names = {"state": state, "stack": "stack", "sp": pointer, "pid": "pid"}
         names |= {"on_cpu": "on_cpu", "nvcsw": "nvcsw", "nivcsw": "nivcsw"}
         places = {key: target.place("task_struct", path) for key, path in names.items()}
         self._first = min(place.offset for place in places.values())

@@ -33,6 +33,9 @@ OTHER_HOLES = (PC_HOLE, 0xD0000000, 0xE0000000)
 """Where others end it: VMware, cloud-hypervisor and Firecracker; Firecracker before 1.13;
 VirtualBox."""
 
+ARM64_START = GIB
+"""Where RAM begins on QEMU's machine `virt` of arm64 (hw/arm/virt.c)."""
+
 PAGE_BYTES = 4096
 PLACES_SHOWN = 8
 
@@ -271,6 +274,11 @@ def raw_layouts(
     # A plain image of all physical addresses comes last: nothing that monitors make looks like it
     # once there is a hole.
     return [split_at(size, one) for one in holes] + [[Region(0, size, 0)]]
+
+
+def arm64_layout(size: int) -> list[Region]:
+    """RAM of a machine of arm64, which has no hole."""
+    return [Region(ARM64_START, size, 0)]
 
 
 def split_at(size: int, hole: int) -> list[Region]:

@@ -33,6 +33,8 @@ ARM64_ADDRESS_BITS = 48
 """Addresses in entries have as many bits; those of longer ones are elsewhere in the entry."""
 PAGE_64K_SHIFT = 16
 
+X86_64, ARM64 = "x86-64", "arm64"
+
 KEYS = (
     *("NUMBER(phys_base)", "NUMBER(pgtable_l5_enabled)", "NUMBER(sme_mask)"),
     *("NUMBER(kimage_voffset)", "NUMBER(PHYS_OFFSET)", "NUMBER(VA_BITS)", "NUMBER(TCR_EL1_T1SZ)"),
@@ -135,6 +137,7 @@ class Processor:
     map_base: str  # where all memory is mapped or begins, which differs between two boots
     direct_map: int | None = None  # virtual address of physical address 0; None: `map_base` has it
     signature: int = 0  # bits of a kernel address that may hold its signature
+    user_bits: int = MASK  # of a user address: the others may hold its signature
 
     @property
     def page_bytes(self) -> int:
@@ -146,7 +149,7 @@ def processor_of(info: Vmcoreinfo) -> Processor:
     if info.has_number("phys_base"):
         levels, bits = (5, 57) if info.number("pgtable_l5_enabled", 0) else (4, 48)
         return Processor(
-            "x86-64",
+            X86_64,
             Paging(levels, bits, encryption=info.number("sme_mask", 0)),
             root="init_top_pgt",
             image_shift=info.number("phys_base") - IMAGE_BASE,
@@ -159,15 +162,17 @@ def processor_of(info: Vmcoreinfo) -> Processor:
             "NUMBER(kimage_voffset), as on arm64: kernels of other processors cannot be read"
         )
     bits = info.number("VA_BITS")
+    paging = _arm64_paging(info, bits)
     return Processor(
-        "arm64",
-        _arm64_paging(info, bits),
+        ARM64,
+        paging,
         root="swapper_pg_dir",
         image_shift=-info.number("kimage_voffset"),
         last_page="max_pfn",
         map_base="memstart_addr",
         direct_map=-(1 << bits) - info.number("PHYS_OFFSET") & MASK,
         signature=info.number("KERNELPACMASK", 0),
+        user_bits=(1 << paging.address_bits) - 1,
     )
 
 

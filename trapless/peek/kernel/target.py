@@ -18,18 +18,14 @@ from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import checks, tasks
 from trapless.peek.kernel.image import KernelImage, locate
-from trapless.peek.kernel.kernel_stacks import (
-    USER,
-    CpuRegisters,
-    CpuStack,
-    ThreadStack,
-    Unwinder,
-)
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack, Unwinder
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.name_resolver import Resolver
 from trapless.peek.kernel.tasks import Task
+from trapless.peek.kernel.unwinding.frames import CpuRegisters
+from trapless.peek.kernel.unwinding.x86_frames import USER
 
 
 @contextmanager

@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health.guest_cpus import COUNT_OF_TASK
+from trapless.peek.kernel.kernel_stacks import current_task
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.sampling_plan import Base, Field, Group, Rule
 
@@ -70,14 +72,15 @@ class Where:
     offset: int
 
 
-def _percpu_word(target: Target, names: tuple[str, ...], member: str) -> Where:
-    """The place of a per-CPU variable, or of the member of `pcpu_hot` that replaced it."""
-    for name in names:
-        if target.has_symbol(name):
-            return Where(name, 0)
-    if target.has_symbol("pcpu_hot") and target.has_member("pcpu_hot", member):
-        return Where("pcpu_hot", target.offset("pcpu_hot", member))
-    raise PeekError(f"{target.release} has no per-CPU {names[0]} that could be found")
+def _preempt_count(target: Target) -> Where | int:
+    """The place of the preempt count: of each CPU, or its offset in the task that a CPU runs."""
+    if target.has_symbol("__preempt_count"):
+        return Where("__preempt_count", 0)
+    if target.has_symbol("pcpu_hot") and target.has_member("pcpu_hot", "preempt_count"):
+        return Where("pcpu_hot", target.offset("pcpu_hot", "preempt_count"))
+    if target.has_member("task_struct", COUNT_OF_TASK):
+        return target.offset("task_struct", COUNT_OF_TASK)
+    raise PeekError(f"{target.release} has no preempt count that could be found")
 
 
 def bases(target: Target) -> tuple[Base, ...]:
@@ -115,9 +118,12 @@ def fields(target: Target, cpu: int) -> Iterator[Field]:
     def physical(where: Where) -> int:
         return target.physical(target.percpu(where.symbol, cpu) + where.offset)
 
-    preempt = _percpu_word(target, ("__preempt_count",), "preempt_count")
-    current = physical(_percpu_word(target, ("current_task",), "current_task"))
-    yield Field("preempt_count", 4, physical(preempt))
+    count = _preempt_count(target)
+    current = physical(Where(*current_task(target)))
+    if isinstance(count, Where):
+        yield Field("preempt_count", 4, physical(count))
+    else:
+        yield Field("preempt_count", 4, current, (count,))
     yield Field("current", 8, current)
     yield Field("pid", 4, current, (target.offset("task_struct", "pid"),))
     yield Field("comm", COMM_BYTES, current, (target.offset("task_struct", "comm"),))

@@ -29,14 +29,7 @@ from trapless.peek.kernel.health.hang_causes import Cause, Look, Processor, Verd
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
 from trapless.peek.kernel.image import KernelImage
-from trapless.peek.kernel.kernel_stacks import (
-    CpuRegisters,
-    CpuStack,
-    Ending,
-    Stack,
-    ThreadStack,
-    Unwinder,
-)
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack, Unwinder
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memories.pieces import SilentError
@@ -46,6 +39,7 @@ from trapless.peek.kernel.processor import KEYS, PageTables, processor_of
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task
+from trapless.peek.kernel.unwinding.frames import CpuRegisters, Ending, Stack
 from trapless.peek.kernel.user.user_stacks import UserStack
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 from trapless.peek.sandbox import messages

@@ -20,7 +20,7 @@ from trapless.base.files import replace_file
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel.kernel_stacks import Ending
+from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.recording_tables import of_boot

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.kernel_stacks import NO_STACK, CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack
+from trapless.peek.kernel.unwinding.frames import NO_STACK, Ending, Stack
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sampling.recording import Recorder, Recording
 

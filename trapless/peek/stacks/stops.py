@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import Memory
+from trapless.peek.kernel.unwinding.frames import CpuRegisters
+from trapless.peek.kernel.unwinding.x86_frames import SAVED
 from trapless.vm.qmp import Monitor, Registers, SilentMonitorError
 
 NAMES = {
@@ -27,7 +28,7 @@ NAMES = {
     "dx": "RDX",
     "ax": "RAX",
 }
-
+ARM64_NAMES = {"sp": "SP", "bp": "X29"}
 
 UNKNOWN = "what the CPUs execute is not known"
 MONITOR_LIMIT_S, ANSWER_LIMIT_S = 5.0, 30.0
@@ -68,7 +69,10 @@ def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
             {
                 "ip": one.rip,
                 "flags": one.rflags,
-                **{key: one.general[name] for key, name in NAMES.items()},
+                **{
+                    key: one.general[name]
+                    for key, name in (NAMES if "RSP" in one.general else ARM64_NAMES).items()
+                },
             },
         )
         for one in told

@@ -48,7 +48,7 @@ def own_cache(tmp_path, monkeypatch):
 )
 def test_memory_of_an_image_is_what_was_saved(name, tmp_path):
     memories = open_memory(written(tmp_path, IMAGES[name](RAM)))
-    (memory,) = memories
+    memory, *_ = memories
     with memory:
         assert memory.regions()[-1].end == len(RAM)
         assert memory.read(0, len(RAM)) == RAM
@@ -187,7 +187,7 @@ def test_waiting_is_advised_only_where_a_machine_runs(tmp_path, monkeypatch):
 
 def test_guest_cannot_pass_its_running_memory_off_as_an_image(tmp_path):
     path = written(tmp_path, b"KDUMP   ".ljust(1 << 20, b"\1"))
-    (memory,) = open_ram(path)
+    memory, *_ = open_ram(path)
     with memory:
         assert (memory.read(0, 5), memory.is_saved) == (b"KDUMP", False)
 
@@ -209,7 +209,7 @@ def test_full_disk_is_said(tmp_path, monkeypatch):
 def test_disk_that_takes_a_part_at_a_time_gets_all(tmp_path, monkeypatch):
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: whole(file, data[:5000], at))
-    (memory,) = open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
+    memory, *_ = open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
     with memory:
         is_whole = memory.read(0, len(RAM)) == RAM  # pytest would compare them for minutes
     assert is_whole

@@ -59,7 +59,7 @@ def test_image_without_its_hole_is_tried_with_the_holes_of_other_monitors():
 
 def test_memory_above_hole_is_read_from_4_gib_on(tmp_path):
     path = sparse(tmp_path / "ram", 3 * GIB, low=2 * GIB - 3, high=2 * GIB)
-    (memory,) = open_memory(path, hole=2 * GIB)
+    memory, *_ = open_memory(path, hole=2 * GIB)
     with memory:
         assert memory.read(2 * GIB - 3, 3) == b"low"
         assert memory.read(FOUR_GIB, 4) == b"high"
@@ -70,7 +70,7 @@ def test_memory_above_hole_is_read_from_4_gib_on(tmp_path):
 
 def test_holes_of_a_sparse_file_are_skipped(tmp_path):
     path = sparse(tmp_path / "ram", 512 * MIB, here=256 * MIB + 8192)
-    (memory,) = open_memory(path)
+    memory, *_ = open_memory(path)
     with memory:
         parts = list(memory.populated())
         assert sum(length for _, length in parts) < MIB
@@ -87,7 +87,7 @@ def test_impossible_hole_is_refused(tmp_path, hole):
 
 def test_file_that_shrinks_is_an_error_not_a_signal(tmp_path):
     path = sparse(tmp_path / "ram", 16 * MIB)
-    (memory,) = open_memory(path)
+    memory, *_ = open_memory(path)
     with memory:
         os.truncate(path, MIB)
         with pytest.raises(PeekError, match="truncated, or the machine that it belonged to"):
@@ -130,7 +130,7 @@ def test_memory_needs_no_right_to_write(tmp_path):
     path = sparse(tmp_path / "ram", MIB, text=4096)
     path.chmod(0o400)
     before = path.stat()
-    (memory,) = open_memory(path)
+    memory, *_ = open_memory(path)
     with memory:
         assert memory.read(4096, 4) == b"text"
         (file,) = memory.files
@@ -162,7 +162,7 @@ def core(path: Path, segments, kind: int = 4, machine: int = 62, count: int | No
 
 def test_elf_core_is_read_by_its_segments(tmp_path):
     path = core(tmp_path / "core", [(0, b"a" * 5000), (FOUR_GIB, b"b" * 4096)])
-    (memory,) = open_memory(path)
+    memory, *_ = open_memory(path)
     with memory:
         assert memory.read(4999, 1) == b"a"
         assert memory.read(FOUR_GIB + 4000, 96) == b"b" * 96
@@ -184,8 +184,8 @@ def test_damaged_elf_cores_are_refused(tmp_path):
     for name, path in {
         f"cut off .* 6000 bytes, and a whole one {len(whole)}; copy it again": tmp_path / "cut",
         "64-bit little-endian": tmp_path / "big-endian",
-        "not the memory of an x86-64": core(tmp_path / "arm", segment, machine=183),
-        "x86-64 machine": core(tmp_path / "program", segment, kind=2),
+        "not the memory of an x86-64": core(tmp_path / "riscv", segment, machine=243),
+        "x86-64 or arm64 machine": core(tmp_path / "program", segment, kind=2),
         "damaged table of segments": core(tmp_path / "none", segment, count=0),
         "inside its table|without memory|truncated": core(tmp_path / "many", segment, count=999),
     }.items():
@@ -280,27 +280,29 @@ def test_page_tables_of_arm64_are_walked(name):
     values, levels, top_bits = ARM64[name]
     form = processor_of(arm64_note(values)).paging
     assert (form.levels, form.top_bits) == (levels, top_bits)
-    indexes = [1 << top_bits - 1 | 1, *range(2, levels + 1)]
-    virtual, entries, table = 0x123, {}, 0x10000
-    for level, index in zip(range(levels, 0, -1), indexes, strict=True):
-        virtual |= index << form.page_shift + form.index_bits * (level - 1)
+    virtual = -(1 << form.address_bits) & (1 << 64) - 1 | 0x123  # one of the kernel's
+    for level in range(levels, 0, -1):
+        virtual |= level << form.page_shift + form.index_bits * (level - 1)
+    entries, table, places = {}, 0x10000, []
+    for level in range(levels, 0, -1):
+        bits = top_bits if level == levels else form.index_bits
+        index = virtual >> form.page_shift + form.index_bits * (level - 1) & (1 << bits) - 1
         following = table + 0x10000 if level > 1 else 0x7ABC_0000
-        entries[table + 8 * index] = following | 3 | 1 << 54
+        places.append(table + 8 * index)
+        entries[places[-1]] = following | 3 | 1 << 54
         table = following
-    virtual |= -(1 << form.address_bits) & (1 << 64) - 1  # one of the kernel's
     walk = tables(entries, form, 0x10000)
     assert walk.physical(virtual) == (0x7ABC_0123, (1 << form.page_shift) - 0x123)
     with pytest.raises(NotMappedError):
         walk.physical(virtual - (1 << form.page_shift))
-    last = 0x10000 * levels + 8 * indexes[-1]
-    block = 0x10000 * (levels - 1) + 8 * indexes[-2]
+    block, last = places[-2:]
     size = 1 << form.page_shift + form.index_bits
     entries[block] = 5 * size | 1
     assert walk.physical(virtual) == (
         5 * size + virtual % size,
         size - virtual % size,
     )
-    entries[block] |= 2
+    entries[block] = 0x10000 * levels | 3
     entries[last] = 0x7ABC_0000 | 1
     with pytest.raises(NotMappedError, match="last page table"):
         walk.physical(virtual)
@@ -335,5 +337,5 @@ def test_a_note_of_no_arm64_is_refused(values):
 
 
 def test_a_kernel_of_another_processor_is_named():
-    with pytest.raises(PeekError, match="of 6.x has neither .*: kernels of other processors cannot be read"):
+    with pytest.raises(PeekError, match=r"of 6.x has neither .*: kernels of other processors"):
         processor_of(Vmcoreinfo.of(b"OSRELEASE=6.x\nPAGESIZE=4096"))

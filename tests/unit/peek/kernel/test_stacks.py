@@ -13,8 +13,10 @@ import pytest
 from tests.unit.peek.toy_kernel import FORMS, UNWINDING, ToyKernel
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters, Ending, ThreadStack
+from trapless.peek.kernel.kernel_stacks import ThreadStack
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import CpuRegisters, Ending
+from trapless.peek.kernel.unwinding.x86_frames import SAVED
 
 WHOLE = {
     2: ("kthread", Ending.BOTTOM, ("schedule+0xf", "toy_open+0x7 [toy_driver]", "toy_bottom")),
@@ -76,8 +78,8 @@ def test_thread_that_runs_while_it_is_read_has_no_stack(tmp_path):
     with opened(kernel, tmp_path) as target:
         inactive = target.unwinder._inactive
 
-        def meanwhile(walk, seen):
-            stack = inactive(walk, seen)
+        def meanwhile(walk, entry, seen):
+            stack = inactive(walk, entry, seen)
             if seen.pid == 6:
                 with (tmp_path / "ram").open("r+b") as file:
                     file.seek(kernel.physical(task) + 144)

@@ -28,8 +28,9 @@ from tests.unit.peek.kernel.toy_process import (
 )
 from tests.unit.peek.toy_kernel import PERCPU_AT, ToyKernel
 from trapless.peek import limits
-from trapless.peek.kernel.kernel_stacks import SAVED, CpuRegisters, Ending
 from trapless.peek.kernel.target import Target
+from trapless.peek.kernel.unwinding.frames import CpuRegisters, Ending
+from trapless.peek.kernel.unwinding.x86_frames import SAVED
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sandbox.client import open_target
 

@@ -129,6 +129,7 @@ def proc(tmp_path: Path) -> Path:
     (folder / "7/stat").write_text("7 (a) kthread) S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0\n")
     process(folder, 8, "qemu-system-aarch64", "-m", "1G")
     process(folder, 9, "qemu-kvm", "-name", "twin")
+    process(folder, 31, "qemu-system-riscv64", "-m", "1G")
     return folder
 
 
@@ -137,10 +138,11 @@ def test_running_machines_are_found(proc):
     assert [(one.pid, one.kind, one.name) for one in found] == [
         (4, "qemu", "twin"),
         (6, "firecracker", "small"),
+        (8, "qemu", ""),
         (9, "qemu", "twin"),
         (30, "qemu", "mine"),
     ]
-    assert [one.shared for one in found] == [None, None, None, proc.parent / "ram"]
+    assert [one.shared for one in found] == [None, None, None, None, proc.parent / "ram"]
 
 
 def test_a_machine_is_chosen_by_its_name_or_pid(proc):
@@ -150,15 +152,15 @@ def test_a_machine_is_chosen_by_its_name_or_pid(proc):
         ("twin", "2 machines are called twin; choose one with --pid: 4, 9"),
         (
             "nobody",
-            r"no virtual machine .* called nobody; 4 virtual .*\n  process 4 \(twin\): qemu",
+            r"no virtual machine .* called nobody; 5 virtual .*\n  process 4 \(twin\): qemu",
         ),
     ):
         with pytest.raises(PeekError, match=said):
             machines.by_name(name, proc)
     for pid, said in (
-        (5, r"process 5 \(vi\) runs no virtual machine .*qemu-system-x86_64, firecracker"),
+        (5, r"process 5 \(vi\) runs no virtual machine .*qemu-system-aarch64, firecracker"),
         (7, "a kernel thread"),
-        (8, "process 8 is qemu-system-aarch64: only x86-64"),
+        (31, "process 31 is qemu-system-riscv64: only x86-64 and arm64"),
         (77, "there is no process 77"),
     ):
         with pytest.raises(PeekError, match=said):

@@ -18,7 +18,8 @@ from trapless.cli import cli
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack
+from trapless.peek.kernel.unwinding.frames import Ending, Stack
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack
 from trapless.peek.sampling.code_names import NAMES_FILE
 from trapless.peek.sampling.recording import Recorder, Recording

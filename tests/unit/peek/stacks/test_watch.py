@@ -12,7 +12,7 @@ import pytest
 from tests.notes import Notes
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.kernel_stacks import Ending
+from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.machines import Image
 from trapless.peek.sampling import record
 from trapless.peek.sampling.code_names import Names

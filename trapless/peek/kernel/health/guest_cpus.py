@@ -23,6 +23,8 @@ TIMERS = "hrtimer_cpu_base"
 """The timers of a CPU."""
 HARD, SOFT = 0xFF0000, 0x100
 """The bits of a CPU's count that say that it handles an interrupt, or a softirq."""
+COUNT_OF_TASK = "thread_info.preempt.count"
+"""Where arm64 has that count, in the task that the CPU runs."""
 WATCHDOG_S = 8.0
 """The kernel's watchdog takes a CPU from real-time threads, too, every four seconds."""
 
@@ -71,6 +73,9 @@ class Processors:
         elif self._structures.has("pcpu_hot", "preempt_count"):
             place = self._target.percpu("pcpu_hot", cpu)
             place += self._structures.at("pcpu_hot", "preempt_count")
+        elif self._structures.has("task_struct", COUNT_OF_TASK):
+            place = self._structures.number(self._clocks.rqs[cpu], "rq", "curr")
+            place += self._structures.at("task_struct", COUNT_OF_TASK)
         else:
             return ""
         count = int.from_bytes(self._target.read(place, 4), "little")

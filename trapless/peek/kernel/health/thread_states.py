@@ -14,8 +14,9 @@ from functools import cached_property
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.health.kernel_structures import WORD, Structures
-from trapless.peek.kernel.kernel_stacks import NO_STACK, Stack, Unwinder, stack_bytes
+from trapless.peek.kernel.kernel_stacks import Unwinder, stack_bytes
 from trapless.peek.kernel.tasks import PF_KTHREAD, Entry, Walk
+from trapless.peek.kernel.unwinding.frames import NO_STACK, Stack
 from trapless.peek.limits import LimitError
 
 SLEEPS, WAITS, STOPPED, TRACED, PARKED, DEAD = 1, 2, 4, 8, 0x40, 0x80
@@ -35,7 +36,6 @@ NS = 1e9
 
 NUMBERS = {
     "stack": "stack",
-    "sp": "thread.sp",
     "on_cpu": "on_cpu",
     "exit": "exit_state",
     "switches": "nvcsw",
@@ -184,7 +184,7 @@ class Threads:
             for key, paths in OPTIONAL.items()
             if (path := next((one for one in paths if structures.has("task_struct", one)), ""))
         }
-        names = {"state": state, "cpu": cpu, **NUMBERS, **optional}
+        names = {"state": state, "cpu": cpu, "sp": unwinder.pointer, **NUMBERS, **optional}
         places = {key: self._target.place("task_struct", path) for key, path in names.items()}
         self._first = min(place.offset for place in places.values())
         self._length = max(one.offset + one.size for one in places.values()) - self._first
@@ -261,7 +261,7 @@ class Threads:
 
 SCHEDULER = frozenset(
     """
-    __schedule schedule schedule_timeout io_schedule io_schedule_timeout __cond_resched
+    __switch_to __schedule schedule schedule_timeout io_schedule io_schedule_timeout __cond_resched
     schedule_preempt_disabled preempt_schedule_irq preempt_schedule_common __schedule_loop
     schedule_timeout_uninterruptible schedule_rtlock rt_mutex_schedule schedule_idle schedule_user
     schedule_hrtimeout schedule_hrtimeout_range schedule_hrtimeout_range_clock

@@ -15,17 +15,20 @@ from collections.abc import Iterator, Sequence
 from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memory import Region
+from trapless.peek.kernel.processor import ARM64, X86_64
 
 MAGIC = b"\x7fELF"
 HEAD_BYTES = 64
-CORE, X86_64 = 4, 62
+CORE = 4
+MACHINES = {X86_64: 62, ARM64: 183}
+"""The numbers of processors in ELF files (e_machine)."""
 PT_LOAD, PT_NOTE = 1, 4
 PN_XNUM = 0xFFFF
 """The number of segments that stands for a larger one, which is in the first section's header."""
 SECTION_INFO_AT, SECTION_BYTES = 44, 64
 SEGMENT = struct.Struct("<IIQQQQQQ")
 PHYSICAL_MAX = 1 << 52
-"""x86-64 has no physical address from here on: a segment beyond is of virtual memory alone."""
+"""No processor has a physical address from here on: a segment beyond is of virtual memory alone."""
 
 NOTE = struct.Struct("<III")
 NT_PRSTATUS = 1
@@ -46,8 +49,8 @@ def read(name: str, descriptor: int, size: int) -> tuple[list[Region], list[Regi
     if len(head) < HEAD_BYTES or head[4:6] != b"\x02\x01":
         raise PeekError(f"{name} is an ELF file, but not a 64-bit little-endian one")
     kind, machine = struct.unpack_from("<HH", head, 16)
-    if (kind, machine) != (CORE, X86_64):
-        raise PeekError(f"{name} is an ELF file, but not the memory of an x86-64 machine")
+    if kind != CORE or machine not in MACHINES.values():
+        raise PeekError(f"{name} is an ELF file, but not the memory of an x86-64 or arm64 machine")
     regions, notes = list[Region](), b""
     wanted = [
         (one[0], one[2], one[4], one[5])
@@ -67,7 +70,8 @@ def read(name: str, descriptor: int, size: int) -> tuple[list[Region], list[Regi
     merged = without_overlaps(regions)
     if len(merged) > limits.REGIONS_MAX:
         raise PeekError(f"{name} has memory in more than {limits.REGIONS_MAX:,} pieces")
-    return merged, list(registers(notes))
+    # Those of arm64 have another form, and nothing here unwinds from them.
+    return merged, list(registers(notes)) if machine == MACHINES[X86_64] else []
 
 
 def _segments(name: str, descriptor: int, head: bytes) -> Iterator[tuple[int, ...]]:

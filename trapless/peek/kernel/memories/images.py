@@ -25,6 +25,7 @@ from trapless.peek.kernel.memory import (
     FileMemory,
     RawFile,
     Region,
+    arm64_layout,
     place_of,
     raw_layouts,
 )
@@ -66,7 +67,8 @@ def _memories(
     if found.kind is Kind.RAW:
         if size < PAGE_BYTES:
             raise PeekError(f"{name} has {size} bytes, less than one page of memory")
-        return _of(name, descriptor, raw_layouts(size, hole, OTHER_HOLES), is_saved=depth > 0)
+        layouts = _raw_layouts(size, hole, OTHER_HOLES)
+        return _of(name, descriptor, layouts, is_saved=depth > 0)
     if found.kind is Kind.ELF:
         _refuse_hole(name, found, hole)
         regions, registers = elf_core.read(name, descriptor, size)
@@ -82,7 +84,7 @@ def _memories(
             _refuse_hole(name, found, hole)
         elif hole is not None:
             unpacked = unpacking.Unpacked(
-                unpacked.descriptor, unpacked.size, raw_layouts(unpacked.size, hole)
+                unpacked.descriptor, unpacked.size, _raw_layouts(unpacked.size, hole)
             )
         return _of(name, unpacked.descriptor, unpacked.layouts, unpacked.registers)
     finally:
@@ -93,11 +95,16 @@ def open_ram(path: Path, hole: int | None = None) -> list[FileMemory]:
     """The memory in the RAM file of a running machine: whatever its guest writes, it is raw."""
     descriptor = _open(path)
     try:
-        return _of(
-            str(path), descriptor, raw_layouts(_size(path, descriptor), hole), is_saved=False
-        )
+        layouts = _raw_layouts(_size(path, descriptor), hole)
+        return _of(str(path), descriptor, layouts, is_saved=False)
     finally:
         os.close(descriptor)
+
+
+def _raw_layouts(size: int, hole: int | None, others: Sequence[int] = ()) -> list[list[Region]]:
+    """Those of x86-64, and that of arm64 where no hole was given."""
+    layouts = raw_layouts(size, hole, others)
+    return layouts if hole is not None else [*layouts, arm64_layout(size)]
 
 
 def _of(

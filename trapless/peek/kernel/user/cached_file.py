@@ -13,7 +13,6 @@ from typing import NamedTuple
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
 
 WORD = 8
@@ -52,10 +51,16 @@ class CachedFiles:
         self._pages = target.offset("address_space", "i_pages.xa_head")
         self._shift = target.offset("xa_node", "shift")
         self._slots = target.offset("xa_node", "slots")
-        self._page_bytes = target.sizeof("page")
-        if self._page_bytes <= 0:
+        self._struct_bytes = target.sizeof("page")
+        if self._struct_bytes <= 0:
             raise PeekError("a struct page of no bytes: the kernel's types are damaged")
-        self._first_page = target.read_u64(target.symbol("vmemmap_base"))
+        # The struct page of physical address 0: arm64's note has it.
+        self._first_page = (
+            target.info.symbol("vmemmap")
+            if target.info.has_symbol("vmemmap")
+            else target.read_u64(target.symbol("vmemmap_base"))
+        )
+        self._page_bytes = target.processor.page_bytes
 
     def name(self, file: int) -> GuestText:
         """The last part of a file's path."""
@@ -77,8 +82,8 @@ class CachedFiles:
         """Bytes of a file, with zeros where its pages are not in memory."""
         pieces = []
         while length > 0:
-            index, inside = divmod(offset, PAGE_BYTES)
-            take = min(length, PAGE_BYTES - inside)
+            index, inside = divmod(offset, self._page_bytes)
+            take = min(length, self._page_bytes - inside)
             try:
                 page = self._page(mapping, index)
                 piece = None if page is None else self._target.memory.read(page + inside, take)
@@ -113,10 +118,10 @@ class CachedFiles:
         # An odd entry is what is left of a page that was written to disk.
         if not entry or entry & 0x3 or (above == INDEX_BITS and index):
             return None
-        number, rest = divmod(entry - self._first_page, self._page_bytes)
+        number, rest = divmod(entry - self._first_page, self._struct_bytes)
         if rest or number < 0 or index < base:
             return None
-        return (number + index - base) * PAGE_BYTES
+        return (number + index - base) * self._page_bytes
 
     def _slot(self, node: int, slot: int) -> int:
         return self._target.read_u64(node + self._slots + WORD * slot)

@@ -62,6 +62,7 @@ class UserStacks:
     def __init__(self, target: Resolver) -> None:
         self._target = target
         self._areas, self._files = Areas(target), CachedFiles(target)
+        self._bits = target.processor.user_bits
         self._mm = target.offset("task_struct", "mm")
         self._pgd = target.offset("mm_struct", "pgd")
         self._functions: dict[FileIdentity, Functions] = {}
@@ -114,7 +115,7 @@ class UserStacks:
                     return names, False
                 above, back = (self._word(tables, bp + WORD * at) for at in (0, 1))
                 # The call, not the instruction after it, which may be another function's.
-                place, low, bp = back - 1, bp + 2 * WORD, above
+                place, low, bp = (back & self._bits) - 1, bp + 2 * WORD, above
         except limits.LimitError:
             raise
         except PeekError:  # the stack leads out of what is in memory

@@ -3,7 +3,7 @@
 (ORC), or by frame pointers in a kernel without tables.
 
 Owns the tables of the kernel and of its modules, and the form of their entries, which differs
-between kernels: the bit fields are where the kernel's types have them. kernel_stacks.py follows the
+between kernels: the bit fields are where the kernel's types have them. x86_frames.py follows the
 rules. drgn reads the kernel's tables as well, but neither those of modules nor in the sandbox,
 where all that a guest has written is decoded.
 """
