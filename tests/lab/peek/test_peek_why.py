@@ -280,25 +280,29 @@ def test_causes_of_all_hangs_are_named_first(kernel):
 
 
 def hangs_in_a_row(kernel: str, hangs: Sequence[Hang]) -> None:
-    """Each hang, and nothing in between but for what an oops leaves."""
     with hanging(kernel, board=MANY_CPUS) as running:
-        threads = {one["name"] for one in json.loads(peek("ps", running.ram, "--json").stdout)}
-        for hang in hangs:
-            if hang.needs and hang.needs not in threads:
-                continue
-            running.send(hang.seed)
-            if hang.name == "flush":  # what the oops before it has left is told meanwhile
-                until(running, lambda one: one["verdicts"][0]["cause"] == "deadlock")
-            is_on_cpu = hang.cause in ("cpu_held", "cpu_starved", "interrupts_off")
-            options = ("--monitor", str(running.monitor)) if is_on_cpu else ()
-            named_first(running, hang, *options)
-            if hang.name == "vfork":
-                text = peek("why", running.ram, "--longer-than", "3000").stdout
-                assert "Note: 1 thread has been blocked for up to" in text
-            running.say(hang.end)
-            if hang.cause != "oops" and hang.name != "flush":
-                answer = until(running, lambda one: not one["hangs"])
-                assert not answer["hangs"], (hang.name, answer)
+        one_after_the_other(running, hangs)
+
+
+def one_after_the_other(running: Guest, hangs: Sequence[Hang]) -> None:
+    """Each hang, and nothing in between but for what an oops leaves."""
+    threads = {one["name"] for one in json.loads(peek("ps", running.ram, "--json").stdout)}
+    for hang in hangs:
+        if hang.needs and hang.needs not in threads:
+            continue
+        running.send(hang.seed)
+        if hang.name == "flush":  # what the oops before it has left is told meanwhile
+            until(running, lambda one: one["verdicts"][0]["cause"] == "deadlock")
+        is_on_cpu = hang.cause in ("cpu_held", "cpu_starved", "interrupts_off")
+        options = ("--monitor", str(running.monitor)) if is_on_cpu else ()
+        named_first(running, hang, *options)
+        if hang.name == "vfork":
+            text = peek("why", running.ram, "--longer-than", "3000").stdout
+            assert "Note: 1 thread has been blocked for up to" in text
+        running.say(hang.end)
+        if hang.cause != "oops" and hang.name != "flush":
+            answer = until(running, lambda one: not one["hangs"])
+            assert not answer["hangs"], (hang.name, answer)
 
 
 def test_healthy_machine_hangs_in_nothing(kernel):

@@ -216,7 +216,8 @@ def log(records: Iterable[Record]) -> Iterator[str]:
     """The lines of `peek dmesg`."""
     for one in records:
         for line in one.lines:
-            yield f"[{one.time_ns / 1e9:12.6f}] {line.with_tabs()}"
+            us = one.time_ns // 1000  # cut off, as the kernel prints it
+            yield f"[{us // 1_000_000:5}.{us % 1_000_000:06}] {line.with_tabs()}"
 
 
 def left_out(log: Log) -> str:

@@ -34,6 +34,8 @@ NOTE = struct.Struct("<III")
 NT_PRSTATUS = 1
 REGISTERS_AT = 112
 """In struct elf_prstatus, after the signal, the process and its times."""
+ARM64_STATUS_BYTES = 392
+"""The size of that structure on arm64, whose registers are not read."""
 REGISTERS = (
     *("r15", "r14", "r13", "r12", "bp", "bx", "r11", "r10", "r9", "r8", "ax", "cx", "dx"),
     *("si", "di", "orig_ax", "ip", "cs", "flags", "sp", "ss"),
@@ -70,8 +72,7 @@ def read(name: str, descriptor: int, size: int) -> tuple[list[Region], list[Regi
     merged = without_overlaps(regions)
     if len(merged) > limits.REGIONS_MAX:
         raise PeekError(f"{name} has memory in more than {limits.REGIONS_MAX:,} pieces")
-    # Those of arm64 have another form, and nothing here unwinds from them.
-    return merged, list(registers(notes)) if machine == MACHINES[X86_64] else []
+    return merged, list(registers(notes))
 
 
 def _segments(name: str, descriptor: int, head: bytes) -> Iterator[tuple[int, ...]]:
@@ -117,7 +118,8 @@ def registers(notes: bytes) -> Iterator[Registers]:
         data_at = place + NOTE.size + (name_bytes + 3 & ~3)
         name = notes[place + NOTE.size : place + NOTE.size + min(name_bytes, 8)].rstrip(b"\0")
         end = REGISTERS_AT + 8 * len(REGISTERS)
-        if name == b"CORE" and kind == NT_PRSTATUS and end <= length <= len(notes) - data_at:
+        is_known = name == b"CORE" and kind == NT_PRSTATUS and length != ARM64_STATUS_BYTES
+        if is_known and end <= length <= len(notes) - data_at:
             values = struct.unpack_from(f"<{len(REGISTERS)}Q", notes, data_at + REGISTERS_AT)
             yield dict(zip(REGISTERS, values, strict=True))
             count += 1

@@ -21,7 +21,8 @@ from typing import Any
 from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.elf_core import registers
-from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, PAGE_BYTES, Pieces
+from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, Pieces
+from trapless.peek.kernel.memory import GIB
 
 MACHINE_ADDRESS = 1
 """KDUMP_MACHPHYSADDR"""
@@ -31,6 +32,7 @@ FLAT_SEGMENTS_MAX = 1 << 22
 BLOCK_BYTES_AT, SUB_HEADER, NOTE_AT = 428, struct.Struct("<2Q"), 48
 """In struct disk_dump_header, and in struct kdump_sub_header: the place and length of the notes."""
 HEADER_VERSION_AT, NOTES_SINCE = 8, 4
+PAGES_BYTES = (1 << 12, 1 << 14, 1 << 16)
 
 
 def library_path() -> str:
@@ -67,27 +69,30 @@ class Library:
         """Write the dump's pages, each at its physical address."""
         files = (ctypes.c_int * 1)(descriptor)
         self._check(self._lib.kdump_open_fdset(self._context, ctypes.c_uint(1), files))
-        if self._attribute("arch.page_size") != PAGE_BYTES:
-            raise PeekError("its pages have another size than those of x86-64")
-        size = self._attribute("max_pfn") * PAGE_BYTES
+        page_bytes = self._attribute("arch.page_size")  # of arm64 QEMU takes the largest
+        if page_bytes not in PAGES_BYTES:
+            raise PeekError(f"its pages have {page_bytes} bytes: it is damaged")
+        size = self._attribute("max_pfn") * page_bytes
         if not 0 < size <= limits.UNPACKED_BYTES_MAX:
             raise PeekError(f"it has pages up to {size:#x}: it is damaged")
-        for at, end in self._runs(size):
+        start = size
+        for at, end in self._runs(size, page_bytes):
+            start = min(start, at - at % GIB)  # where RAM begins, on arm64 mostly not at 0
             self._copy(at, end, pieces)
         found = list(registers(_notes(descriptor)))
-        return {"regions": [(0, size, 0)], "size": size, "registers": found}
+        return {"regions": [(start, size - start, start)], "size": size, "registers": found}
 
-    def _runs(self, size: int) -> Iterator[tuple[int, int]]:
+    def _runs(self, size: int, page_bytes: int) -> Iterator[tuple[int, int]]:
         """The begin and the end of each part of memory that the dump has."""
         pages = ctypes.c_void_p(self._attribute("file.pagemap"))
         place, end = ctypes.c_uint64(0), 0
         while end < size and self._lib.kdump_bmp_find_set(pages, ctypes.byref(place)) == 0:
-            begin = place.value * PAGE_BYTES
+            begin = place.value * page_bytes
             if self._lib.kdump_bmp_find_clear(pages, ctypes.byref(place)) != 0:
-                place.value = size // PAGE_BYTES
-            if begin < end or place.value * PAGE_BYTES <= begin:
+                place.value = size // page_bytes
+            if begin < end or place.value * page_bytes <= begin:
                 raise PeekError("its map of pages is damaged")
-            end = min(place.value * PAGE_BYTES, size)
+            end = min(place.value * page_bytes, size)
             yield begin, end
 
     def _copy(self, at: int, end: int, pieces: Pieces) -> None:
