@@ -80,7 +80,6 @@ def arm64_guest(folder: Path, kernel: str) -> Iterator[Guest]:
 def test_a_kernel_of_arm64_is_read(kernel_name: str, hangs: Sequence[Hang]) -> None:
     with folder_of_memory() as folder, arm64_guest(folder, kernel_name) as running:
         one_after_the_other(running, hangs)
-        running.say(WORK)
         release = running.say("uname -r").strip()
         stack = running.say(f"cat /proc/{FIRST_THREAD}/stack")
         functions = re.findall(r"\] (\w+)\+", stack)
@@ -89,10 +88,13 @@ def test_a_kernel_of_arm64_is_read(kernel_name: str, hangs: Sequence[Hang]) -> N
             agrees(target, release, functions)
             pids = {int(word) for word in running.say("cd /proc; echo [0-9]*; cd /").split()}
             assert len(pids - target.threads().keys()) <= 2  # threads may come and go
+        running.say(WORK)
         lists_processes(running)
         shows_log(running)
         records(running, folder / "recording")
         stacks_of_cpus_are_whole(running)
+        refuses_what_it_cannot(running, folder)
+        running.say("kill $(cat /tmp/jobs)")
         saved_memory_agrees(running, folder, release, functions)
 
 
@@ -144,10 +146,17 @@ def stacks_of_cpus_are_whole(running: Guest) -> None:
 def saved_memory_agrees(
     running: Guest, folder: Path, release: str, functions: Sequence[str]
 ) -> None:
-    with Monitor(running.monitor) as monitor:
+    with Monitor(running.monitor) as monitor, monitor.stopped():
         monitor.dump(folder / "dump", format_="kdump-zlib")
-    assert not peek("export", *running.way, "--core", folder / "core").returncode
+        assert not peek("export", *running.way, "--core", folder / "core").returncode
     for name in ("dump", "core"):
         with Image(folder / name).open() as target:
             agrees(target, release, list(functions))
             assert target.saved_registers() == []
+
+
+def refuses_what_it_cannot(running: Guest, folder: Path) -> None:
+    for command in (("trace", "-o", folder / "trace"), ("check", "--monitor", running.monitor)):
+        done = peek(*command, *running.way)
+        assert done.returncode == 1
+        assert "a kernel of arm64: `peek " in done.stderr, done.stderr

@@ -204,3 +204,18 @@ def test_vm_that_is_stopped_too_late_goes_on(tmp_path):
     ):
         pass
     assert [message["execute"] for message in heard][1:] == ["query-status", "stop", "cont"]
+
+
+def test_registers_of_arm64_are_parsed():
+    text = (
+        "\r\nCPU#0\r\n PC=ffffa27daf010480 X00=0000000000000000 X01=000000000000000a\r\n"
+        "X29=ffff800083b2be40 X30=ffffa27db0123456  SP=ffff800083b2be30\r\n"
+        "PSTATE=614000c5 -ZC- NS EL1h     FPCR=00000000 FPSR=00000000\r\n"
+        "\r\nCPU#1\r\n PC=0000000000403abc X29=0000fffff0000010  SP=0000fffff0000000\r\n"
+        "PSTATE=60001000 -ZC- NS EL0t\r\n"
+    )
+    kernel, user = parse_registers(text)
+    assert (kernel.rip, kernel.general["SP"]) == (0xFFFFA27DAF010480, 0xFFFF800083B2BE30)
+    assert kernel.general["X29"] == 0xFFFF800083B2BE40
+    assert (kernel.user, kernel.interrupts_on) == (False, False)
+    assert (user.cpu, user.user, user.interrupts_on) == (1, True, True)

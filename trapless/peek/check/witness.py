@@ -274,6 +274,7 @@ def check(
     """
     moments = random.Random(seed)
     with machine.open(sandbox=False) as target, monitor_at(monitor) as connection:
+        target.need_x86_64("check")
         witness = Witness(target, connection)
         for stop in range(stops):
             pause_s = moments.expovariate(1 / INTERVAL_MEAN_S)

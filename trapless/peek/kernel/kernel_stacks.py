@@ -231,8 +231,7 @@ class Unwinder:
                     target.read(task + target.offset("task_struct", name), size)
                     for name, size in (("pid", 4), ("tgid", 4), ("comm", COMM_BYTES))
                 )
-                end = target.read_u64(task + target.offset("task_struct", "stack")) + self._bytes
-                stack, user = self._frames.active(one, end)
+                stack, user = self._frames.active(one)
                 found.append(
                     CpuStack(
                         one.cpu,

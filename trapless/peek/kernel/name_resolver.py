@@ -18,6 +18,7 @@ from trapless.peek.kernel.btf import Btf, Place
 from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
+from trapless.peek.kernel.processor import X86_64
 
 
 class Types(Protocol):
@@ -52,6 +53,14 @@ class Resolver(KernelImage):
     def build_id(self) -> str:
         """The build-id in hexadecimal; empty where the kernel has none."""
         return self.info.build_id
+
+    def need_x86_64(self, command: str) -> None:
+        """Raise PeekError where a command cannot be used with this kernel's processor."""
+        if self.processor.name != X86_64:
+            raise PeekError(
+                f"{self.memory.name} has {self.release}, a kernel of {self.processor.name}: "
+                f"`peek {command}` works on machines of {X86_64} alone"
+            )
 
     @cached_property
     def banner(self) -> GuestText:

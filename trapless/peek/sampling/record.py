@@ -225,6 +225,7 @@ def about_target(
         "build_id": target.build_id,
         "shift": target.symbols.shift,
         "banner": str(target.banner),
+        "processor": target.processor.name,
         "cpus": target.cpus_online,
         "context_user": tier0.context_user(target),
         "differences": tier0.differences(target),

@@ -15,7 +15,10 @@ from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.processor import ARM64, X86_64
 
+MACHINES = {X86_64: "x86_64", ARM64: "aarch64"}
+"""As uname names processors."""
 SEQUENCE = 1
 CLEARED = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 Value = int | float | str | GuestText
@@ -54,12 +57,13 @@ class PerfettoFile:
     def flush(self) -> None:
         self._file.flush()
 
-    def begin(self, release: str, banner: str) -> None:
+    def begin(self, release: str, banner: str, processor: str = X86_64) -> None:
         """Write which machine it is: viewers name system calls and states of tasks by that."""
         packet = self.packet()
         packet.sequence_flags = CLEARED
         name = packet.system_info.utsname
-        name.sysname, name.release, name.version, name.machine = "Linux", release, banner, "x86_64"
+        name.sysname, name.release, name.version = "Linux", release, banner
+        name.machine = MACHINES.get(processor, "")
         self.put(packet)
 
     def group(self, name: str) -> int:

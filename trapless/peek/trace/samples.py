@@ -20,6 +20,7 @@ import pyarrow as pa
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.processor import X86_64
 from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording
@@ -167,7 +168,7 @@ def export(folder: Path, output: Path) -> Export:
             release, banner = (
                 GuestText.stored(str(about.get(key, ""))) for key in ("release", "banner")
             )
-            out.begin(str(release), str(banner))
+            out.begin(str(release), str(banner), str(about.get("processor", X86_64)))
             began_ns = int(boots[0].meta["monotonic_ns"])
             parts = [
                 _export_boot(

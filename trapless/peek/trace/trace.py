@@ -82,6 +82,7 @@ def trace(
     """Trace into the file `output`, or to standard output where it is None."""
     progress.step(f"resolving the kernel in {machine}")
     with machine.open() as target, ExitStack() as stack:
+        target.need_x86_64("trace")
         rings = Rings.open(target)
         emulator = machine.emulator()
         queues = _queue_lengths(target)

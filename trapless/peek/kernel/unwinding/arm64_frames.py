@@ -34,8 +34,11 @@ MODE, CODE_32 = 0xF, 1 << 4
 INSTRUCTION_BYTES = 4
 FORKED = "ret_from_fork"
 """Where a new thread begins: an address that nothing returns to."""
-META_REGISTERS = 2
-"""What stands behind a record of zeros amid a stack: it is that of saved registers."""
+FINAL, REGISTERS = 1, 2
+"""What stands behind a record of zeros (struct frame_record_meta): it is the outermost one, or that
+of saved registers. Earlier kernels have zeros in the outermost one alone."""
+VECTORS, FROM_USER = "vectors", range(0x400, 0x800)
+"""Where exceptions enter the kernel, and which of these places are for those of user mode."""
 
 
 class Arm64Frames:
@@ -51,11 +54,12 @@ class Arm64Frames:
         }
         self._saved = {name: target.offset("pt_regs", path) for name, path in SAVED.items()}
         self._record = target.offset("pt_regs", "stackframe")
-        self._has_meta = target.has_member("pt_regs", "stackframe.type")
+        self._has_marks = target.has_member("pt_regs", "stackframe.type")
         self.least_bytes = target.sizeof("pt_regs")
         if not max(*self._saved.values(), self._record) < self.least_bytes <= 1 << 12:
             raise PeekError("struct pt_regs: the kernel's types are damaged")
         self._forked = target.symbol(FORKED)
+        self._vectors = target.symbol(VECTORS)
         self._signature = target.processor.signature
 
     def begin(self) -> None:
@@ -63,13 +67,15 @@ class Arm64Frames:
 
     def inactive(self, window: Window, task: int) -> tuple[Stack, UserRegisters | None]:
         fp, pc = (self._target.read_u64(task + self._switched[name]) for name in ("fp", "pc"))
-        return self._stack(fp, pc, window, window.end, is_call=pc != self._forked)
+        return self._stack(fp, pc, window, is_call=pc != self._forked)
 
-    def active(self, registers: CpuRegisters, end: int) -> tuple[Stack, UserRegisters | None]:
+    def active(self, registers: CpuRegisters) -> tuple[Stack, UserRegisters | None]:
         ip, sp, fp = (registers.values[name] for name in ("ip", "sp", "bp"))
         if registers.user:
             return Stack(Ending.USER, ()), UserRegisters(ip, sp, fp)
-        return self._stack(fp, ip, Window(self._target, 0, b""), end, is_call=False)
+        if ip - self._vectors in FROM_USER:  # the registers are not saved yet
+            return Stack(Ending.USER, (ip,)), None
+        return self._stack(fp, ip, Window(self._target, 0, b""), is_call=False)
 
     def last_entry(self, end: int) -> tuple[int, int]:
         return end - self.least_bytes, self.least_bytes
@@ -83,16 +89,16 @@ class Arm64Frames:
         return UserRegisters(pc, sp, fp, 0 if pstate & CODE_32 else CODE_64)
 
     def _stack(
-        self, fp: int, pc: int, window: Window, end: int, *, is_call: bool
+        self, fp: int, pc: int, window: Window, *, is_call: bool
     ) -> tuple[Stack, UserRegisters | None]:
-        """The stack from there on, whose outermost part ends at `end`, and registers of user mode.
-        `is_call`: `pc` is an address that is returned to."""
+        """The stack from there on, and registers of user mode. `is_call`: `pc` is an address that
+        is returned to."""
         addresses: list[int] = []
         ending, user = Ending.LOST, None
         try:
-            if self._unwind(fp, pc, window, end, addresses, is_call=is_call):
-                data = self._target.read(*self.last_entry(end))
-                user = self.user_registers(data)
+            saved = self._unwind(fp, pc, window, addresses, is_call=is_call)
+            if saved is not None:
+                user = self.user_registers(self._target.read(saved, self.least_bytes))
                 ending = Ending.BOTTOM if user is None else Ending.USER
         except limits.LimitError:
             raise
@@ -101,34 +107,37 @@ class Arm64Frames:
         return Stack(ending, tuple(addresses)), user
 
     def _unwind(
-        self, fp: int, pc: int, window: Window, end: int, addresses: list[int], *, is_call: bool
-    ) -> bool:
-        """Collect the addresses from there on; whether the outermost record was reached."""
-        final = end - self.least_bytes + self._record
+        self, fp: int, pc: int, window: Window, addresses: list[int], *, is_call: bool
+    ) -> int | None:
+        """Collect the addresses from there on. Where the thread has saved registers of user mode,
+        which end its stack; None where the stack was lost before."""
         while len(addresses) < limits.FRAMES_MAX:
             place = pc - INSTRUCTION_BYTES if is_call else pc
             if not self._code.is_code(place):
-                return False
+                break
             addresses.append(place)
-            if fp == final:
-                return True
             if fp % WORD:
-                return False
+                break
             above, back = window.word(fp), window.word(fp + WORD)
-            if not above and not back and self._has_meta:
-                if window.word(fp + 2 * WORD) != META_REGISTERS:
-                    return False
+            if not above and not back:
+                mark = window.word(fp + 2 * WORD) if self._has_marks else FINAL
+                if mark == FINAL:
+                    saved = fp - self._record
+                    is_outermost = not window.start or saved + self.least_bytes == window.end
+                    return saved if is_outermost else None
+                if mark != REGISTERS:
+                    break
                 above, back = (self._word(window, fp, name) for name in ("fp", "pc"))
                 is_call = False
             else:
                 back |= self._signature
-                # Kernels without such marks keep a record for the code that was interrupted.
+                # Kernels without marks keep a record for the code that was interrupted.
                 is_call = back != self._word(window, fp, "pc")
             # A caller's record lies above. Only an interrupt has a stack of its own, of a CPU.
-            if window.start and not fp < above <= final:
-                return False
+            if window.start and not fp < above < window.end:
+                break
             fp, pc = above, back
-        return False
+        return None
 
     def _word(self, window: Window, record: int, name: str) -> int:
         """A register that is saved around a record, if one is."""

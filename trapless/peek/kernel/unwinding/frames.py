@@ -90,9 +90,8 @@ class Frames(Protocol):
         """The stack of a thread that is switched out, and its registers of user mode. `task` is
         the address of its task_struct."""
 
-    def active(self, registers: CpuRegisters, end: int) -> tuple[Stack, UserRegisters | None]:
-        """The stack of a CPU that stands still, empty in user mode, and registers of user mode.
-        `end` is where the stack of its thread ends."""
+    def active(self, registers: CpuRegisters) -> tuple[Stack, UserRegisters | None]:
+        """The stack of a CPU that stands still, empty in user mode, and registers of user mode."""
 
     def last_entry(self, end: int) -> tuple[int, int] | None:
         """Where the thread whose stack ends there has saved its registers at its last entry from

@@ -91,7 +91,7 @@ class X86Frames:
             self._below_end = end - state.user_at
         return stack, state.user
 
-    def active(self, registers: CpuRegisters, _end: int) -> tuple[Stack, UserRegisters | None]:
+    def active(self, registers: CpuRegisters) -> tuple[Stack, UserRegisters | None]:
         values = registers.values
         if registers.user:
             return Stack(Ending.USER, ()), UserRegisters(values["ip"], values["sp"], values["bp"])
