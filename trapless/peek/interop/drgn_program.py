@@ -15,7 +15,7 @@ import drgn
 
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.btf import Btf, Kind, Type
-from trapless.peek.kernel.processor import ARM64, X86_64
+from trapless.peek.kernel.guest_processor import ARM64, X86_64
 from trapless.peek.kernel.target import Target
 from trapless.peek.sandbox.variables import VARIABLES, with_values
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.guest_processor import ARM64
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.processor import ARM64
 from trapless.peek.limits import LimitError
 
 DIRECT_MAP_PROBES = 8

@@ -19,9 +19,9 @@ from trapless.peek import errors, limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel import kallsyms, kallsyms_search, symbol_cache, vmcoreinfo
+from trapless.peek.kernel.guest_processor import PageTables, Processor, processor_of
 from trapless.peek.kernel.kallsyms import Symbols
 from trapless.peek.kernel.memory import PAGE_BYTES, Memory
-from trapless.peek.kernel.processor import PageTables, Processor, processor_of
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 

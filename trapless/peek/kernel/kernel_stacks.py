@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.guest_processor import ARM64
 from trapless.peek.kernel.loaded_modules import Modules
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.processor import ARM64
 from trapless.peek.kernel.tasks import COMM_BYTES, Entry, Walk
 from trapless.peek.kernel.unwinding.arm64_frames import Arm64Frames
 from trapless.peek.kernel.unwinding.frames import (

@@ -15,10 +15,10 @@ from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.btf import Btf, Place
+from trapless.peek.kernel.guest_processor import X86_64
 from trapless.peek.kernel.image import KernelImage
 from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import PAGE_BYTES
-from trapless.peek.kernel.processor import X86_64
 
 
 class Types(Protocol):

@@ -25,6 +25,7 @@ from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.btf import Place
+from trapless.peek.kernel.guest_processor import KEYS, PageTables, processor_of
 from trapless.peek.kernel.health.hang_causes import Cause, Look, Processor, Verdict
 from trapless.peek.kernel.health.printk_ring import Log, Record
 from trapless.peek.kernel.health.processes import Process
@@ -35,7 +36,6 @@ from trapless.peek.kernel.memories.images import open_memory
 from trapless.peek.kernel.memories.pieces import SilentError
 from trapless.peek.kernel.memories.remote_memory import RemoteMemory
 from trapless.peek.kernel.memory import FileMemory
-from trapless.peek.kernel.processor import KEYS, PageTables, processor_of
 from trapless.peek.kernel.symbol_cache import FileStore, Store
 from trapless.peek.kernel.target import Target, closed_on_error
 from trapless.peek.kernel.tasks import Task

@@ -19,8 +19,8 @@ from trapless.base import json_text
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.guest_processor import KEYS
 from trapless.peek.kernel.memories.pieces import CHUNK_BYTES, SilentError, exactly, wait_for
-from trapless.peek.kernel.processor import KEYS
 
 HEADER = struct.Struct("<cI")
 JSON, BYTES = b"J", b"B"

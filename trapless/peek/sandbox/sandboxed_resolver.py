@@ -17,11 +17,11 @@ from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import BootingError, PeekError
 from trapless.peek.guest_text import GuestText, visible
+from trapless.peek.kernel.guest_processor import KEYS
 from trapless.peek.kernel.health import printk_ring, processes, single_look
 from trapless.peek.kernel.image import locate
 from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
 from trapless.peek.kernel.memory import FileMemory, Memory, RawFile, Region
-from trapless.peek.kernel.processor import KEYS
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.unwinding.frames import CpuRegisters, Stack
 from trapless.peek.kernel.user.user_stacks import NO_USER_STACK, UserStack

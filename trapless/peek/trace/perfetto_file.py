@@ -15,7 +15,7 @@ from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 from trapless.peek import limits
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.processor import ARM64, X86_64
+from trapless.peek.kernel.guest_processor import ARM64, X86_64
 
 MACHINES = {X86_64: "x86_64", ARM64: "aarch64"}
 """As uname names processors."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
-from trapless.peek.kernel.processor import X86_64
+from trapless.peek.kernel.guest_processor import X86_64
 from trapless.peek.sampling import code_names as names_file
 from trapless.peek.sampling.judgement import Column, CpuSamples, judge
 from trapless.peek.sampling.recording import Recording

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memories.images import open_memory
-from trapless.peek.kernel.memory import FOUR_GIB, GIB, OTHER_HOLES, Region, raw_layouts
-from trapless.peek.kernel.processor import (
+from trapless.peek.kernel.guest_processor import (
     NotMappedError,
     PageTables,
     Paging,
     processor_of,
 )
+from trapless.peek.kernel.memories.images import open_memory
+from trapless.peek.kernel.memory import FOUR_GIB, GIB, OTHER_HOLES, Region, raw_layouts
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 MIB = 1 << 20

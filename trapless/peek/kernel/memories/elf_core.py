@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.guest_processor import ARM64, X86_64
 from trapless.peek.kernel.memory import Region
-from trapless.peek.kernel.processor import ARM64, X86_64
 
 MAGIC = b"\x7fELF"
 HEAD_BYTES = 64

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from trapless.peek import errors, limits
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.guest_processor import IMAGE_BASE
 from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, MemoryFile, RawFile, Region
-from trapless.peek.kernel.processor import IMAGE_BASE
 
 KCORE = Path("/proc/kcore")
 NOTE = Path("/sys/kernel/vmcoreinfo")

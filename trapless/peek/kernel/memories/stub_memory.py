@@ -19,15 +19,15 @@ from itertools import islice
 from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
-from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
-from trapless.peek.kernel.processor import (
+from trapless.peek.kernel.guest_processor import (
     ADDRESS_MASK,
     IMAGE_BASE,
     LARGE,
     LARGE_LEVELS,
     PRESENT,
 )
+from trapless.peek.kernel.memories.remote_memory import Place, RemoteMemory
+from trapless.peek.kernel.memory import PAGE_BYTES, FileMemory, Region
 from trapless.vm.stub import OPEN_LIMIT_S, STOPPED_LIMIT_S, Stub
 
 WRITABLE = 1 << 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from trapless.peek import limits
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.guest_processor import NotMappedError, PageTables
 from trapless.peek.kernel.memory import PAGE_BYTES
 from trapless.peek.kernel.name_resolver import Resolver
-from trapless.peek.kernel.processor import NotMappedError, PageTables
 from trapless.peek.kernel.user.cached_file import CachedFiles, FileIdentity
 from trapless.peek.kernel.user.process_areas import Area, Areas
 from trapless.peek.kernel.user.program_symbols import Functions

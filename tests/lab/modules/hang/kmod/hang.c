@@ -482,18 +482,13 @@ static const struct kernel_param_ops seed_ops = { .set = set_seed };
 module_param_cb(seed, &seed_ops, NULL, 0200);
 MODULE_PARM_DESC(seed, "the hang to make, or end");
 
-static bool __init is_virtual_machine(void)
-{
-#ifdef CONFIG_X86
-	return boot_cpu_has(X86_FEATURE_HYPERVISOR);
-#else
-	return of_machine_is_compatible("linux,dummy-virt"); /* QEMU's */
-#endif
-}
-
 static int __init hang_init(void)
 {
-	if (!is_virtual_machine())
+#ifdef CONFIG_X86
+	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
+#else
+	if (!of_machine_is_compatible("linux,dummy-virt")) /* QEMU's */
+#endif
 		return -EPERM;
 	make_locks();
 	hang_page = alloc_page(GFP_KERNEL);
