@@ -12,7 +12,6 @@
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/of.h>
 #include <linux/pagemap.h>
 #include <linux/rcupdate.h>
@@ -487,7 +486,7 @@ static int __init hang_init(void)
 #ifdef CONFIG_X86
 	if (!boot_cpu_has(X86_FEATURE_HYPERVISOR))
 #else
-	if (!of_machine_is_compatible("linux,dummy-virt")) /* QEMU's */
+	if (!of_machine_is_compatible("linux,dummy-virt"))
 #endif
 		return -EPERM;
 	make_locks();
