@@ -32,7 +32,8 @@ DEFINE_STATIC_CALL(may_access, no_may_access);
 
 unsigned long tlk_traced_returns[3] __ro_after_init;
 
-bool tlk_handler_is_due(void)
+/* The action of the first pending signal that has a handler; false where there is none. */
+static bool due_handler(struct sigaction *found)
 {
 	struct sighand_struct *sighand = current->sighand;
 	sigset_t pending;
@@ -42,12 +43,27 @@ bool tlk_handler_is_due(void)
 	spin_lock_irq(&sighand->siglock);
 	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
 	sigandnsets(&pending, &pending, &current->blocked);
-	for (number = 1; number <= _NSIG && !due; number++)
-		due = sigismember(&pending, number) &&
-		      sighand->action[number - 1].sa.sa_handler != SIG_DFL &&
-		      sighand->action[number - 1].sa.sa_handler != SIG_IGN;
+	for (number = 1; number <= _NSIG && !due; number++) {
+		*found = sighand->action[number - 1].sa;
+		due = sigismember(&pending, number) && found->sa_handler != SIG_DFL &&
+		      found->sa_handler != SIG_IGN;
+	}
 	spin_unlock_irq(&sighand->siglock);
 	return due;
+}
+
+bool tlk_handler_is_due(void)
+{
+	struct sigaction action;
+
+	return due_handler(&action);
+}
+
+bool tlk_handler_ends_call(void)
+{
+	struct sigaction action;
+
+	return due_handler(&action) && !(action.sa_flags & SA_RESTART);
 }
 
 bool tlk_is_ordinary(struct task_struct *task)

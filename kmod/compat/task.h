@@ -39,6 +39,9 @@ static inline bool tlk_must_return(void)
  */
 bool tlk_handler_is_due(void);
 
+/* Will it run without SA_RESTART, so that a call which it has interrupted ends with -EINTR? */
+bool tlk_handler_ends_call(void);
+
 /* Does the current thread's task work, which then no longer interrupts its calls. */
 static inline void tlk_task_work_serve(void)
 {

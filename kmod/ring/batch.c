@@ -42,7 +42,9 @@ execute(struct batch *batch, struct pt_regs *regs, struct tl_request *from,
 		}
 		if (tlk_result_is_special(result)) {
 			batch->at = request;
-			result = tlk_request_settle(context, result);
+			result = first && request == from ?
+					 tlk_request_settle(context, result) :
+					 tlk_request_settle_later(context, result);
 			if (context->ending != TLK_DONE)
 				goto stop;
 		}

@@ -197,7 +197,8 @@ static noinline long make_unusual(struct program *program, const struct tl_reque
 	/* Reading a word may have slept: this looks for pending work once more. */
 	result = tlk_request_make_prepared(context, first);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
-		result = tlk_request_settle(context, result);
+		result = first ? tlk_request_settle(context, result) :
+				 tlk_request_settle_later(context, result);
 	return result;
 }
 
@@ -239,7 +240,8 @@ static long run(struct program *program, const u64 steps)
 			result = tlk_request_call(regs, &tlk_batch_calls);
 			if (tlk_result_is_special(result)) {
 				program->made = steps - left;
-				result = tlk_request_settle(context, result);
+				result = left == steps ? tlk_request_settle(context, result) :
+							 tlk_request_settle_later(context, result);
 				if (context->ending != TLK_DONE)
 					break;
 			}

@@ -194,6 +194,8 @@ static __always_inline bool tlk_result_is_special(long result)
 
 /* The final result of a special one; or its code of restart, with context->ending TLK_AGAIN. */
 long tlk_request_settle(struct tlk_context *context, long result);
+/* The same of a call behind the first: where the handler ends calls, that is -EINTR. */
+long tlk_request_settle_later(struct tlk_context *context, long result);
 
 static __always_inline void tlk_request_complete(struct tl_request *request, long result)
 {

@@ -58,3 +58,18 @@ long tlk_request_settle(struct tlk_context *context, long result)
 	context->refused++;
 	return tlk_dispatch_refusal(regs->TLK_NR);
 }
+
+/*
+ * Only behind the first call of a batch: the kernel restarts or ends the first one itself, with
+ * the batch. The kernel judges by the handler of the signal that it takes first; with several
+ * pending this takes the lowest.
+ */
+long tlk_request_settle_later(struct tlk_context *context, long result)
+{
+	result = tlk_request_settle(context, result);
+	if (context->ending == TLK_AGAIN && result == -ERESTARTSYS && tlk_handler_ends_call()) {
+		context->ending = TLK_DONE;
+		result = -EINTR;
+	}
+	return result;
+}

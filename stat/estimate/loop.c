@@ -51,6 +51,11 @@ long tlk_request_settle(struct tlk_context *context, long result)
 	__builtin_trap();
 }
 
+long tlk_request_settle_later(struct tlk_context *context, long result)
+{
+	return tlk_request_settle(context, result);
+}
+
 u32 tlk_context_why_stopped(const struct tlk_context *context)
 {
 	(void)context;

@@ -93,7 +93,7 @@ static void jump_out_of_flush_repeats_nothing(void)
 	char byte;
 
 	MUST(pipe(pipes));
-	on_signal(SIGALRM, jump_out_of_flush, 0);
+	on_signal(SIGALRM, jump_out_of_flush, SA_RESTART);	/* else the read ends */
 	TL_ADD(batch, SYS_write, fd, "x", 1);
 	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
 	TL_ADD(batch, SYS_write, fd, "y", 1);

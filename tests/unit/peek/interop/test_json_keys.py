@@ -22,7 +22,8 @@ from trapless.peek.guest_text import GuestText
 from trapless.peek.kernel.health.hang_causes import Cause, Look, Processor, Verdict
 from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.processes import Process
-from trapless.peek.kernel.kernel_stacks import CpuStack, Ending, Stack, ThreadStack
+from trapless.peek.kernel.kernel_stacks import CpuStack, ThreadStack
+from trapless.peek.kernel.unwinding.frames import Ending, Stack
 from trapless.peek.sampling import json_form
 from trapless.peek.sampling.recording import Recording
 from trapless.peek.sampling.sample_summary import summarise
