@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A signal arrives while a later call of a batch sleeps. With SA_RESTART the batch returns the count
- * of the calls before it, and the call is made when it is submitted again. Without it the call is
- * complete with -EINTR, as a plain one: a program that waits for that to end would wait for ever.
+ * A signal arrives while a later call of a batch sleeps. With SA_RESTART the batch returns the
+ * count of the calls before it, and the call is made when it is submitted again. Without it the
+ * call is complete with -EINTR, as a plain one: a program that waits for that to end would wait for
+ * ever.
  */
 #include "ring.h"
 
