@@ -130,8 +130,9 @@ TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uin
  * Executes all queued calls in order, by one crossing unless signals interrupt it. Returns the
  * number of completed calls. That number is less than the number of queued calls only when a signal
  * handler has run; another flush then makes the rest. A call that the handler interrupted is
- * complete, with result -EINTR, or still queued if the handler has SA_RESTART. The calls of a traced thread are made one by one,
- * so that the tracer sees them. Returns -EPERM in the child of a fork.
+ * complete, with result -EINTR, or still queued if the handler has SA_RESTART. The calls of a
+ * traced thread are made one by one, so that the tracer sees them. Returns -EPERM in the child of a
+ * fork.
  *
  * With TL_UNORDERED the library chooses the order. Of 128 calls that were queued together, those
  * with the same number and first argument are made side by side. Calls with the same number and
