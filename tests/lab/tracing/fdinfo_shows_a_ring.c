@@ -137,7 +137,7 @@ static void show_workers(void)
 int main(void)
 {
 	owner = getpid();
-	on_signal(SIGUSR1, count_signal, 0);
+	on_signal(SIGUSR1, count_signal, SA_RESTART);
 	show_no_ring();
 	show_batches();
 	show_programs();
