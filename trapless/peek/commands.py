@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHOICE, IMAGE = f"{__name__}.choice", f"{__name__}.image"  # of click's context, for machine()
 CANNOT_STOP = {"--gdb", "--local", "--ssh"}
-PATH = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path, readable=False)  # peek itself says what helps
 INTERVAL_US, OWN_INTERVAL_US = 100.0, 1000.0
 """From one sample to the next: of a VM, and of a machine that gives its own time for it."""
 

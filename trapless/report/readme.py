@@ -107,7 +107,7 @@ def _in_c(share: Callable[[str, str], str]) -> str:
         for base, other in (("pool", "a pool of threads with a hop a file"), ("uring", "io_uring"))
     }
     listed = ", and ".join(f"{text} of what {other} takes" for other, text in beside.items())
-    return "" if summary.ABSENT in listed else f"\nIn C, `Files` takes {listed}.\n"
+    return "" if summary.ABSENT in listed else f"\nThe same in C, by `tl_files`, takes {listed}.\n"
 
 
 def generated(report: Report, origin: Path) -> str:

@@ -32,7 +32,7 @@ FOLLOW_S = 0.5
 def _monitor(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(
         "--monitor",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),
         metavar="SOCKET",
         help=f"Stop the VM by its monitor for a moment, to see {purpose} (as for check).",
     )

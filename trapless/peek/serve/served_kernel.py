@@ -15,6 +15,7 @@ from typing import Any
 
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.health.last_words import panicked_on
 from trapless.peek.kernel.memory import FileMemory
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling import probes, tier0
@@ -68,7 +69,8 @@ class ServedKernel(SandboxedTarget):
     def _prepare(self) -> None:
         """Ask for all that sampling needs."""
         source_of(self)
-        if not has_booted(self):
+        # One that has panicked before its first program will not boot any more.
+        if not has_booted(self) and panicked_on(self) is None:
             text = f"{self.memory.name}: the kernel is still booting"
             raise BootingError(text, self.identity)
         clock(self)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import errno
+import importlib.util
 import os
 import resource
 from pathlib import Path
@@ -212,6 +214,17 @@ def test_disk_that_takes_a_part_at_a_time_gets_all(tmp_path, monkeypatch):
     memory, *_ = open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
     with memory:
         is_whole = memory.read(0, len(RAM)) == RAM  # pytest would compare them for minutes
+    assert is_whole
+
+
+@pytest.mark.skipif(
+    ctypes.util.find_library("kdumpfile") is None, reason="no libkdumpfile10 of the system"
+)
+def test_dump_is_read_by_the_systems_own_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # no wheel of drgn
+    memory, *_ = open_memory(written(tmp_path, IMAGES["kdump-zlib"](RAM)))
+    with memory:
+        is_whole = memory.read(0, len(RAM)) == RAM
     assert is_whole
 
 

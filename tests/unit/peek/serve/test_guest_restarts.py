@@ -100,6 +100,7 @@ class Starting(ToyKernel):
     def _image_data(self) -> None:
         super()._image_data()
         self.symbol("system_state", struct.pack("<I", 0))
+        self.symbol("panic_cpu", struct.pack("<i", -1))
 
 
 @pytest.fixture
@@ -159,6 +160,15 @@ def test_kernels_that_die_while_they_boot_are_counted(tmp_path, starting, quick,
         failures = vm.failures
         until(lambda: vm.failures > failures + 2)
         assert vm.state is state_then and vm.reboots == 3
+
+
+@pytest.mark.slow
+def test_a_kernel_that_panicked_before_its_first_program_is_no_longer_booting(
+    tmp_path, starting, quick
+):
+    starting.put(starting.physical(starting.symbols["panic_cpu"]), struct.pack("<i", 1))
+    with observing(starting.save(tmp_path)) as inventory:
+        until(lambda: inventory.vms and inventory.vms[0].state is State.SAMPLED)
 
 
 @pytest.mark.slow

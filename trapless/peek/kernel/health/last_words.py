@@ -15,6 +15,7 @@ from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads
+from trapless.peek.kernel.target import Target
 
 PANIC = "Kernel panic - not syncing: "
 NO_PANIC = 0xFFFF_FFFF
@@ -54,12 +55,19 @@ TRACE_LINES = 16
 OOPS_LINES = 60
 
 
+def panicked_on(target: Target) -> int | None:
+    """The CPU on which a kernel has panicked; None where it has not."""
+    if not target.has_symbol("panic_cpu"):
+        return None
+    cpu = int.from_bytes(target.read(target.symbol("panic_cpu"), 4), "little")
+    return None if cpu == NO_PANIC else cpu
+
+
 def panic(structures: Structures, log: Sequence[Record]) -> Verdict | None:
     """The verdict on a panic."""
-    target = structures.target
-    cpu = structures.variable("panic_cpu", 4) if target.has_symbol("panic_cpu") else NO_PANIC
+    cpu = panicked_on(structures.target)
     at = next((n for n in reversed(range(len(log))) if log[n].text.startswith(PANIC)), None)
-    if cpu == NO_PANIC:  # else anybody could write a panic into the log
+    if cpu is None:  # else anybody could write a panic into the log
         return None
     evidence: list[str] = []
     message, why = "its message is not in the log any more", ""
