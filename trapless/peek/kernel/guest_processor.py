@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.memory import ARM64_START
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 ENTRY = struct.Struct("<Q")
@@ -142,6 +143,10 @@ class Processor:
     @property
     def page_bytes(self) -> int:
         return 1 << self.paging.page_shift
+
+    def may_have(self, start: int) -> bool:
+        """Whether memory may begin at a physical address: a PC's begins far below 1 GiB."""
+        return self.name != X86_64 or start < ARM64_START
 
 
 def processor_of(info: Vmcoreinfo) -> Processor:

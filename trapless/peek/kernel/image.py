@@ -163,7 +163,10 @@ class _Finds:
                 self._releases.add(GuestText(note.values.get(b"OSRELEASE", b"?")))
             for memory in layouts:
                 try:
-                    _tables(memory, note, processor_of(note))
+                    processor = processor_of(note)
+                    if layouts[1:] and not processor.may_have(memory.regions()[0].start):
+                        continue
+                    _tables(memory, note, processor)
                 except PeekError as error:
                     self.failed(error)
                     continue
