@@ -16,6 +16,7 @@ import os
 import pty
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -121,7 +122,8 @@ def draw(title: str, text: str, path: Path) -> None:
 
 def served_page(ram: Path, path: Path) -> None:
     """The page of the daemon, once it has sampled the VM for some seconds."""
-    address = "127.0.0.1:9738"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     chosen = ["--ram", str(ram), "--vm", ram.name]  # and none of the VMs that run here besides
     serving = subprocess.Popen([TRAPLESS, "peek", "serve", *chosen, "--listen", address])
     try:
