@@ -32,8 +32,8 @@ DEFINE_STATIC_CALL(may_access, no_may_access);
 
 unsigned long tlk_traced_returns[3] __ro_after_init;
 
-/* The action of the first pending signal that has a handler; false where there is none. */
-static bool due_handler(struct sigaction *found)
+/* Whether a pending signal has a handler, and the flags of the first one's. */
+static bool due_handler(unsigned long *flags)
 {
 	struct sighand_struct *sighand = current->sighand;
 	sigset_t pending;
@@ -44,9 +44,11 @@ static bool due_handler(struct sigaction *found)
 	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
 	sigandnsets(&pending, &pending, &current->blocked);
 	for (number = 1; number <= _NSIG && !due; number++) {
-		*found = sighand->action[number - 1].sa;
-		due = sigismember(&pending, number) && found->sa_handler != SIG_DFL &&
-		      found->sa_handler != SIG_IGN;
+		const struct sigaction *action = &sighand->action[number - 1].sa;
+
+		due = sigismember(&pending, number) && action->sa_handler != SIG_DFL &&
+		      action->sa_handler != SIG_IGN;
+		*flags = action->sa_flags;
 	}
 	spin_unlock_irq(&sighand->siglock);
 	return due;
@@ -54,16 +56,16 @@ static bool due_handler(struct sigaction *found)
 
 bool tlk_handler_is_due(void)
 {
-	struct sigaction action;
+	unsigned long flags;
 
-	return due_handler(&action);
+	return due_handler(&flags);
 }
 
 bool tlk_handler_ends_call(void)
 {
-	struct sigaction action;
+	unsigned long flags;
 
-	return due_handler(&action) && !(action.sa_flags & SA_RESTART);
+	return due_handler(&flags) && !(flags & SA_RESTART);
 }
 
 bool tlk_is_ordinary(struct task_struct *task)

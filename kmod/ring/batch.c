@@ -42,9 +42,7 @@ execute(struct batch *batch, struct pt_regs *regs, struct tl_request *from,
 		}
 		if (tlk_result_is_special(result)) {
 			batch->at = request;
-			result = first && request == from ?
-					 tlk_request_settle(context, result) :
-					 tlk_request_settle_later(context, result);
+			result = tlk_request_settle(context, result, first && request == from);
 			if (context->ending != TLK_DONE)
 				goto stop;
 		}

@@ -197,8 +197,7 @@ static noinline long make_unusual(struct program *program, const struct tl_reque
 	/* Reading a word may have slept: this looks for pending work once more. */
 	result = tlk_request_make_prepared(context, first);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
-		result = first ? tlk_request_settle(context, result) :
-				 tlk_request_settle_later(context, result);
+		result = tlk_request_settle(context, result, first);
 	return result;
 }
 
@@ -240,8 +239,7 @@ static long run(struct program *program, const u64 steps)
 			result = tlk_request_call(regs, &tlk_batch_calls);
 			if (tlk_result_is_special(result)) {
 				program->made = steps - left;
-				result = left == steps ? tlk_request_settle(context, result) :
-							 tlk_request_settle_later(context, result);
+				result = tlk_request_settle(context, result, left == steps);
 				if (context->ending != TLK_DONE)
 					break;
 			}
@@ -422,7 +420,7 @@ static long make_user_step(struct tlk_worker_program *program, struct tlk_contex
 	else
 		result = tlk_request_call(regs, context->calls);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
-		result = tlk_request_settle(context, result);
+		result = tlk_request_settle(context, result, true);
 	program->calls += context->ending == TLK_DONE;
 	return result;
 }

@@ -192,10 +192,12 @@ static __always_inline bool tlk_result_is_special(long result)
 	return unlikely(result <= -ERESTARTSYS);
 }
 
-/* The final result of a special one; or its code of restart, with context->ending TLK_AGAIN. */
-long tlk_request_settle(struct tlk_context *context, long result);
-/* The same of a call behind the first: where the handler ends calls, that is -EINTR. */
-long tlk_request_settle_later(struct tlk_context *context, long result);
+/*
+ * The final result of a special one; or its code of restart, with context->ending TLK_AGAIN.
+ * `first`: it is the first of its batch, or a worker makes it, whose signals are not the
+ * requester's.
+ */
+long tlk_request_settle(struct tlk_context *context, long result, bool first);
 
 static __always_inline void tlk_request_complete(struct tl_request *request, long result)
 {

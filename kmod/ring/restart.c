@@ -29,8 +29,12 @@ static long make_again(struct tlk_context *context, long result)
  * here at once. Without a signal the numbers are no codes: the kernel returns them as they are,
  * since some calls and a filter's listener can choose them. If task work has interrupted the call,
  * and no signal, no handler will run.
+ *
+ * The kernel restarts or ends the first call of a batch by itself, with the batch. Behind that,
+ * this ends a call whose handler has no SA_RESTART. The kernel judges by the handler of the signal
+ * that it takes first; with several pending this takes the lowest.
  */
-long tlk_request_settle(struct tlk_context *context, long result)
+long tlk_request_settle(struct tlk_context *context, long result, bool first)
 {
 	struct pt_regs *regs = current_pt_regs();
 
@@ -42,6 +46,8 @@ long tlk_request_settle(struct tlk_context *context, long result)
 		case -ERESTARTNOINTR:
 			if (!tlk_must_return())
 				break;
+			if (!first && result == -ERESTARTSYS && tlk_handler_ends_call())
+				return -EINTR;
 			context->ending = TLK_AGAIN;
 			return result;
 		case -ERESTARTNOHAND:
@@ -57,19 +63,4 @@ long tlk_request_settle(struct tlk_context *context, long result)
 	regs->TLK_NR = (u32)regs->TLK_NR;
 	context->refused++;
 	return tlk_dispatch_refusal(regs->TLK_NR);
-}
-
-/*
- * Only behind the first call of a batch: the kernel restarts or ends the first one itself, with
- * the batch. The kernel judges by the handler of the signal that it takes first; with several
- * pending this takes the lowest.
- */
-long tlk_request_settle_later(struct tlk_context *context, long result)
-{
-	result = tlk_request_settle(context, result);
-	if (context->ending == TLK_AGAIN && result == -ERESTARTSYS && tlk_handler_ends_call()) {
-		context->ending = TLK_DONE;
-		result = -EINTR;
-	}
-	return result;
 }

@@ -152,7 +152,7 @@ static __always_inline long make_call(struct tlk_context *context, struct pt_reg
 	else
 		result = tlk_request_call(regs, &tlk_worker_calls);
 	if (tlk_result_is_special(result) && context->ending == TLK_DONE)
-		result = tlk_request_settle(context, result);
+		result = tlk_request_settle(context, result, true);
 	return result;
 }
 

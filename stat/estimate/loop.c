@@ -44,16 +44,12 @@ long tlk_request_make_slow(struct tlk_context *context, const struct tl_request 
 	__builtin_trap();
 }
 
-long tlk_request_settle(struct tlk_context *context, long result)
+long tlk_request_settle(struct tlk_context *context, long result, bool first)
 {
 	(void)context;
 	(void)result;
+	(void)first;
 	__builtin_trap();
-}
-
-long tlk_request_settle_later(struct tlk_context *context, long result)
-{
-	return tlk_request_settle(context, result);
 }
 
 u32 tlk_context_why_stopped(const struct tlk_context *context)
