@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trapless.peek.errors import PeekError
+from trapless.peek.kernel.kallsyms import MASK
 from trapless.peek.kernel.memory import ARM64_START
 from trapless.peek.kernel.vmcoreinfo import Vmcoreinfo
 
 ENTRY = struct.Struct("<Q")
 PRESENT = 1 << 0
-MASK = (1 << 64) - 1
 
 # x86-64
 LARGE = 1 << 7

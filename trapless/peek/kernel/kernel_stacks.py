@@ -37,6 +37,8 @@ from trapless.peek.kernel.user.user_stacks import (
 )
 
 WORD = 8
+COUNT_OF_TASK = "thread_info.preempt.count"
+"""Where arm64 has the preempt count, in a task."""
 DEAD = 0x80
 """The bit in a thread's state (TASK_DEAD) that says that it has ended: its stack may soon have
 another owner."""
@@ -252,6 +254,18 @@ def current_task(target: Resolver) -> tuple[str, int]:
     if target.has_symbol("pcpu_hot"):
         return "pcpu_hot", target.offset("pcpu_hot", "current_task")
     return "runqueues", target.offset("rq", "curr")  # which the scheduler has on each processor
+
+
+def preempt_count(target: Resolver) -> tuple[str, int] | None:
+    """Where each CPU has its count of nested contexts, in the same way; without a symbol, the
+    offset is one in the task that the CPU runs. None where it is not known."""
+    if target.has_symbol("__preempt_count"):
+        return "__preempt_count", 0
+    if target.has_symbol("pcpu_hot") and target.has_member("pcpu_hot", "preempt_count"):
+        return "pcpu_hot", target.offset("pcpu_hot", "preempt_count")
+    if target.has_member("task_struct", COUNT_OF_TASK):
+        return "", target.offset("task_struct", COUNT_OF_TASK)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

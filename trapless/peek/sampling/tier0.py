@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.guest_cpus import COUNT_OF_TASK
-from trapless.peek.kernel.kernel_stacks import current_task
+from trapless.peek.kernel.kernel_stacks import current_task, preempt_count
 from trapless.peek.kernel.target import Target
 from trapless.peek.sampling.sampling_plan import Base, Field, Group, Rule
 
@@ -72,17 +71,6 @@ class Where:
     offset: int
 
 
-def _preempt_count(target: Target) -> Where | int:
-    """The place of the preempt count: of each CPU, or its offset in the task that a CPU runs."""
-    if target.has_symbol("__preempt_count"):
-        return Where("__preempt_count", 0)
-    if target.has_symbol("pcpu_hot") and target.has_member("pcpu_hot", "preempt_count"):
-        return Where("pcpu_hot", target.offset("pcpu_hot", "preempt_count"))
-    if target.has_member("task_struct", COUNT_OF_TASK):
-        return target.offset("task_struct", COUNT_OF_TASK)
-    raise PeekError(f"{target.release} has no preempt count that could be found")
-
-
 def bases(target: Target) -> tuple[Base, ...]:
     """The ranges that pointers to tasks lead into: the map of all memory, and the image."""
     start, end = target.symbol("_text"), target.symbol("_end")
@@ -118,12 +106,14 @@ def fields(target: Target, cpu: int) -> Iterator[Field]:
     def physical(where: Where) -> int:
         return target.physical(target.percpu(where.symbol, cpu) + where.offset)
 
-    count = _preempt_count(target)
+    count = preempt_count(target)
+    if count is None:
+        raise PeekError(f"{target.release} has no preempt count that could be found")
     current = physical(Where(*current_task(target)))
-    if isinstance(count, Where):
-        yield Field("preempt_count", 4, physical(count))
+    if count[0]:
+        yield Field("preempt_count", 4, physical(Where(*count)))
     else:
-        yield Field("preempt_count", 4, current, (count,))
+        yield Field("preempt_count", 4, current, (count[1],))
     yield Field("current", 8, current)
     yield Field("pid", 4, current, (target.offset("task_struct", "pid"),))
     yield Field("comm", COMM_BYTES, current, (target.offset("task_struct", "comm"),))

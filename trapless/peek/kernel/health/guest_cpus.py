@@ -14,6 +14,7 @@ from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health.hang_causes import ROOT, Cause, Processor, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.thread_states import NS, REAL_TIME, Clocks, Thread, Threads
+from trapless.peek.kernel.kernel_stacks import preempt_count
 
 TURN_S = 0.02
 """How long one thread keeps a CPU from others that take turns with it, with room to spare."""
@@ -23,8 +24,6 @@ TIMERS = "hrtimer_cpu_base"
 """The timers of a CPU."""
 HARD, SOFT = 0xFF0000, 0x100
 """The bits of a CPU's count that say that it handles an interrupt, or a softirq."""
-COUNT_OF_TASK = "thread_info.preempt.count"
-"""Where arm64 has that count, in the task that the CPU runs."""
 WATCHDOG_S = 8.0
 """The kernel's watchdog takes a CPU from real-time threads, too, every four seconds."""
 
@@ -68,17 +67,15 @@ class Processors:
 
     def _context(self, cpu: int) -> str:
         """What a CPU handles in place of its thread, by its count of nested contexts."""
-        if self._target.has_symbol("__preempt_count"):
-            place = self._target.percpu("__preempt_count", cpu)
-        elif self._structures.has("pcpu_hot", "preempt_count"):
-            place = self._target.percpu("pcpu_hot", cpu)
-            place += self._structures.at("pcpu_hot", "preempt_count")
-        elif self._structures.has("task_struct", COUNT_OF_TASK):
-            place = self._structures.number(self._clocks.rqs[cpu], "rq", "curr")
-            place += self._structures.at("task_struct", COUNT_OF_TASK)
-        else:
+        place = preempt_count(self._target)
+        if place is None:
             return ""
-        count = int.from_bytes(self._target.read(place, 4), "little")
+        symbol, offset = place
+        if symbol:
+            base = self._target.percpu(symbol, cpu)
+        else:
+            base = self._structures.number(self._clocks.rqs[cpu], "rq", "curr")
+        count = int.from_bytes(self._target.read(base + offset, 4), "little")
         if count & HARD:
             return "an interrupt handler"
         return "a softirq" if count & SOFT else ""
