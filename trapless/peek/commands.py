@@ -289,15 +289,17 @@ def record(
     from trapless.peek.stacks.stack_watch import StackWatch
     from trapless.peek.stacks.stops import opened
 
-    with opened(monitor):
-        pass  # a socket that is not there is said before anything is recorded
+    chosen = machine(samples=True, stops=monitor is not None)
+    emulator = chosen.emulator() if monitor is not None else None
+    with opened(monitor, emulator):
+        pass  # a wrong socket is said before anything is recorded
 
     def watch(target: Target, names: Names) -> StackWatch:
-        return StackWatch(target, names, stacks or 0, monitor)
+        return StackWatch(target, names, stacks or 0, monitor, emulator)
 
     with ConsoleProgress() as progress:
         ends = part.record(
-            machine(samples=True, stops=monitor is not None),
+            chosen,
             folder,
             interval_ns=round(interval_us * 1000),
             duration_ns=round((seconds or 0) * 1e9),

@@ -13,6 +13,8 @@ import re
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,12 +30,14 @@ from tests.lab.peek.watched_guest import (
 )
 from trapless.base.console import Silent
 from trapless.peek.check.register_stacks import NOT_UNWOUND, Unwinder
+from trapless.peek.emulator import emulator_with
+from trapless.peek.errors import PeekError
 from trapless.peek.interop.drgn_program import program
 from trapless.peek.kernel.kernel_stacks import ThreadStack
 from trapless.peek.kernel.target import Target
 from trapless.peek.kernel.unwinding.frames import Ending
 from trapless.peek.sandbox.client import open_target
-from trapless.peek.stacks.stops import registers_of
+from trapless.peek.stacks.stops import opened, registers_of
 from trapless.stock import kbuild, kernels
 from trapless.vm.qmp import Monitor
 
@@ -98,6 +102,33 @@ def programs(folder: Path) -> list[tuple[Path, str]]:
     build(FRAMES / "framed_program.c", library, "-Wl,-rpath,$ORIGIN", "-o", sleeping)
     build("-static", "-DSPIN", FRAMES / "framed_program.c", "-o", spinning)
     return [(one, f"/{one.name}") for one in (library, sleeping, spinning)]
+
+
+# ---- Monitors ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def emulator(name: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A QEMU whose machine has not begun, and the socket of its monitor."""
+    path = folder / name
+    options = f"-name {name} -S -m 32 -display none -nodefaults -qmp unix:{path},server=on,wait=off"
+    with subprocess.Popen(["qemu-system-x86_64", *options.split()]) as process:
+        assert wait_until(path.exists)
+        yield process, path
+        process.terminate()
+
+
+def test_monitor_of_another_machine_is_refused(tmp_path):
+    with emulator("web", tmp_path) as (web, monitor), emulator("mail", tmp_path) as (mail, other):
+        observed = emulator_with(web.pid)
+        assert observed is not None
+        with opened(monitor, observed) as found:
+            assert found is not None and found.status() == "prelaunch"
+        said = f"not the monitor of process {web.pid}, which is observed, but that of process "
+        with pytest.raises(PeekError, match=rf"{said}{mail.pid} \(mail\)"), opened(other, observed):
+            pass
+        with pytest.raises(PeekError, match="no process of this user runs"), opened(other, None):
+            pass
 
 
 # ---- Threads that sleep --------------------------------------------------------------------------

@@ -363,13 +363,13 @@ def deaf(path: Path) -> Iterator[Path]:
 def test_monitor_that_does_not_answer_is_gone_on_without(tmp_path, monkeypatch):
     monkeypatch.setattr(stops, "MONITOR_LIMIT_S", 0.2)
     said = list[str]()
-    with deaf(tmp_path / "m") as path, stops.opened(path, None, said.append) as found:
+    with deaf(tmp_path / "m") as path, stops.opened(path, None, None, said.append) as found:
         assert found is None
     assert said == [f"QEMU's monitor at {path} does not answer; what the CPUs execute is not known"]
     with (  # of peek record and check, which are nothing without it
         deaf(tmp_path / "n") as path,
         pytest.raises(TraplessError, match="does not answer"),
-        stops.opened(path),
+        stops.opened(path, None),
     ):
         pass
 

@@ -31,7 +31,7 @@ from trapless.peek.sampling.probes import Mode, ProbeMap
 from trapless.peek.sampling.recording_tables import COLUMNS
 from trapless.peek.sampling.sampling_plan import Base, Field
 from trapless.peek.sampling.tier0 import Part
-from trapless.peek.stacks.stops import monitor_at
+from trapless.peek.stacks.stops import monitor_of
 from trapless.report.figures import Table
 from trapless.vm.qmp import Monitor, Registers
 
@@ -273,7 +273,8 @@ def check(
     `monitor` is the emulator's socket. PeekError where the target restarts.
     """
     moments = random.Random(seed)
-    with machine.open(sandbox=False) as target, monitor_at(monitor) as connection:
+    emulator = machine.emulator()
+    with machine.open(sandbox=False) as target, monitor_of(emulator, monitor) as connection:
         target.need_x86_64("check")
         witness = Witness(target, connection)
         for stop in range(stops):

@@ -70,6 +70,11 @@ def _opened(
                 f"{option} is for a machine that runs, and {chosen} is a dump; leave it out"
             )
         lives = emulator is not None or isinstance(target.memory, RemoteMemory | OwnMemory)
+        if follow and not lives:
+            raise click.UsageError(
+                "--follow is for a machine that runs, and none that this user may see has "
+                f"{chosen} as its memory; leave it out, or look as root"
+            )
         yield target, emulator, lives
 
 
@@ -121,7 +126,7 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
     lacks: list[str] = []
     with (
         _opened(monitor=monitor) as (target, emulator, lives),
-        opened(monitor, target.memory, lacks.append) as stops,
+        opened(monitor, emulator, target.memory, lacks.append) as stops,
     ):
         found = two_looks.diagnose(target, emulator, longer_s, stops, lives=lives)
         name = _name_of(target, emulator)
@@ -180,7 +185,7 @@ def stacks(monitor: Path | None, as_json: bool) -> None:
 
     with (
         _opened(monitor=monitor) as (target, emulator, lives),
-        opened(monitor, target.memory, silent) as stops,
+        opened(monitor, emulator, target.memory, silent) as stops,
     ):
         with two_looks.registers_of(target, stops) as registers:
             cpus = target.cpu_stacks(registers) if registers else []
@@ -251,7 +256,7 @@ def dmesg(follow: bool, as_json: bool) -> None:
     """
     from trapless.peek.diagnosis import text
 
-    with _opened(follow=follow) as (target, emulator, lives), suppress(KeyboardInterrupt):
+    with _opened(follow=follow) as (target, emulator, _), suppress(KeyboardInterrupt):
         last = -1
         while True:
             log = target.log(last)
@@ -266,8 +271,10 @@ def dmesg(follow: bool, as_json: bool) -> None:
             )
             for line in lines:
                 click.echo(line)
-            has_ended = emulator is not None and emulator.has_ended()
-            if not follow or not lives or has_ended:
+            if not follow:
+                return
+            if emulator is not None and emulator.has_ended():
+                click.echo("trapless: the machine has ended", err=True)
                 return
             time.sleep(FOLLOW_S)
             target.check_same()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from trapless.base.console import Progress, TraplessError
+from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.kernel_stacks import CpuStack
 from trapless.peek.kernel.target import Target
@@ -25,11 +26,20 @@ from trapless.peek.stacks.stops import Stops, opened
 class StackWatch:
     """Samples stacks `rate` times a second while it is entered. It belongs to one boot.
 
-    With `monitor`, the machine is stopped at each sample, and what its CPUs do is sampled as well.
+    With `monitor`, the machine, which `emulator` runs, is stopped at each sample, and what its CPUs
+    do is sampled as well.
     """
 
-    def __init__(self, target: Target, names: Names, rate: float, monitor: Path | None) -> None:
-        self._target, self._names, self._monitor = target, names, monitor
+    def __init__(
+        self,
+        target: Target,
+        names: Names,
+        rate: float,
+        monitor: Path | None = None,
+        emulator: Emulator | None = None,
+    ) -> None:
+        self._target, self._names = target, names
+        self._monitor, self._emulator = monitor, emulator
         self._period_ns = round(1e9 / rate)
         self._lock = threading.Lock()  # of the sums
         self._sums, self._pending = Profile(), Profile()
@@ -68,7 +78,7 @@ class StackWatch:
 
     def _run(self) -> None:
         try:
-            with opened(self._monitor, self._target.memory) as stops:
+            with opened(self._monitor, self._emulator, self._target.memory) as stops:
                 self._sample(stops)
         except TraplessError as error:
             self.problem = str(error)

@@ -13,10 +13,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from trapless.peek.emulator import Emulator, inner_ids
+from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.stub_memory import StubMemory
 from trapless.peek.kernel.memory import Memory
 from trapless.peek.kernel.unwinding.frames import CpuRegisters
 from trapless.peek.kernel.unwinding.x86_frames import SAVED
+from trapless.peek.machines import running
 from trapless.vm.qmp import Monitor, Registers, SilentMonitorError
 
 NAMES = {
@@ -79,16 +82,45 @@ def registers_of(told: Sequence[Registers]) -> list[CpuRegisters]:
     ]
 
 
-def monitor_at(path: Path) -> Monitor:
-    """A connection to a machine's monitor, which is not waited for without end."""
-    return Monitor(path, MONITOR_LIMIT_S, ANSWER_LIMIT_S)
+def monitor_of(emulator: Emulator | None, path: Path) -> Monitor:
+    """A connection to the monitor of the machine that `emulator` runs, which is not waited for
+    without end; PeekError where it is another machine's."""
+    monitor = Monitor(path, MONITOR_LIMIT_S, ANSWER_LIMIT_S)
+    try:
+        _check_is_of(emulator, monitor, path)
+    except BaseException:
+        monitor.close()
+        raise
+    return monitor
+
+
+def _check_is_of(emulator: Emulator | None, monitor: Monitor, path: Path) -> None:
+    """PeekError where the processors of a monitor's machine are no threads of the emulator.
+
+    The socket does not tell: the process that made it may have handed it to the emulator.
+    """
+    if emulator is None:
+        raise PeekError(
+            f"no process of this user runs the machine that is observed, so {path} may be the "
+            "monitor of another; name a machine that runs, as by --pid or --vm, or look as root",
+            status=2,
+        )
+    threads = set(monitor.threads())
+    if threads <= inner_ids(emulator.pid):
+        return
+    whose = next((f", but that of {one}" for one in running() if threads <= inner_ids(one.pid)), "")
+    raise PeekError(
+        f"{path} is not the monitor of process {emulator.pid}, which is observed{whose}; give the "
+        "monitor of the machine that --pid, --vm or --ram names",
+        status=2,
+    )
 
 
 class MonitorStops:
     """Stops a machine by QEMU's monitor."""
 
-    def __init__(self, path: Path) -> None:
-        self._monitor = monitor_at(path)
+    def __init__(self, emulator: Emulator | None, path: Path) -> None:
+        self._monitor = monitor_of(emulator, path)
 
     def status(self) -> str:
         return self._monitor.status()
@@ -132,18 +164,22 @@ class StubStops:
 
 @contextmanager
 def opened(
-    path: Path | None, memory: Memory | None = None, silent: Callable[[str], None] | None = None
+    path: Path | None,
+    emulator: Emulator | None,
+    memory: Memory | None = None,
+    silent: Callable[[str], None] | None = None,
 ) -> Iterator[Stops | None]:
     """The stops by a monitor's socket, or by the stub that has the memory; None without one.
 
-    With `silent`, there are none either where the monitor does not answer; it is told so in words.
+    PeekError where the monitor is not that of the machine that `emulator` runs. With `silent`,
+    there are none either where the monitor does not answer; it is told so in words.
     """
     stops: Stops | None = None
     if isinstance(memory, StubMemory):
         stops = StubStops(memory)
     elif path is not None:
         try:
-            stops = MonitorStops(path)
+            stops = MonitorStops(emulator, path)
         except SilentMonitorError as error:
             if silent is None:
                 raise

@@ -286,6 +286,17 @@ def test_a_dump_takes_no_option_of_a_machine_that_runs(tmp_path, own_cache, word
     assert f"{option} is for a machine that runs, and {dump} is a dump" in done.output
 
 
+def test_log_of_a_file_that_no_machine_has_is_not_followed(tmp_path, own_cache):
+    from click.testing import CliRunner
+
+    from trapless.cli import cli
+
+    ram = ToyKernel().save(tmp_path)
+    done = CliRunner().invoke(cli, ["peek", "dmesg", "--follow", str(ram)])
+    assert done.exit_code == 2
+    assert f"none that this user may see has {ram} as its memory" in done.output
+
+
 # ---- RAM in a process ----------------------------------------------------------------------------
 
 CHILD = textwrap.dedent(
