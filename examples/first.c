@@ -19,7 +19,11 @@ int main(void)
 	int status = TL_ADD(batch, SYS_newfstatat, AT_FDCWD, "/", &root, 0);
 	int closed = TL_ADD(batch, SYS_close, -1);
 	int made = tl_batch_flush(batch);
-	printf("%d calls, %s\n", made, tl_batch_backend(batch) ? "one crossing" : "one by one");
+	const char *reason = tl_batch_reason(batch);
+	if (reason)
+		printf("%d calls, one by one: %s\n", made, reason);
+	else
+		printf("%d calls, one crossing\n", made);
 	printf("getppid: %ld\n", tl_batch_result(batch, parent));
 	printf("stat /: %ld, inode %lu\n", tl_batch_result(batch, status), root.st_ino);
 	printf("close -1: %ld\n", tl_batch_result(batch, closed));

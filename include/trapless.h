@@ -117,6 +117,12 @@ struct tl_batch {
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
 void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
+/*
+ * Returns why the library makes calls of the batch by plain system calls, in words: static text
+ * that begins in lower case and has no full stop. Returns NULL where the module has made all calls
+ * so far. With the module the reason is that of the last flush which the module has refused.
+ */
+const char *tl_batch_reason(const struct tl_batch *batch);
 
 /*
  * Queues one call and returns its slot: 0 for the first call after a complete flush, then 1 to

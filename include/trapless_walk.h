@@ -103,6 +103,8 @@ void tl_walk_skip(struct tl_walk *walk);
 int tl_walk_fd(struct tl_walk *walk);
 /* TL_BACKEND_MODULE while directories are read by compound calls. */
 enum tl_backend tl_walk_backend(const struct tl_walk *walk);
+/* Why directories are read by plain calls, in words as of tl_batch_reason(); NULL: they are not. */
+const char *tl_walk_reason(const struct tl_walk *walk);
 
 #ifdef __cplusplus
 }

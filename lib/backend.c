@@ -96,6 +96,31 @@ close_fd:
 	return result;
 }
 
+/* Why device_open() has failed, in words. */
+static const char *device_reason(int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return "the module is not loaded (" TL_DEVICE " is missing)";
+	case -EACCES:
+	case -EPERM:
+		return "this process may not open " TL_DEVICE;
+	case -EPROTO:
+		return "the loaded module has another version of the interface than the library";
+	case -ENOMEM:
+		return "no memory is left, or the limit of locked memory is reached (ulimit -l)";
+	case -EMFILE:
+	case -ENFILE:
+		return "no descriptor is left (ulimit -n)";
+	case -ENODEV:
+	case -ENXIO:
+	case -ENOTTY:
+		return "something else is in the place of " TL_DEVICE;
+	default:
+		return "a call that sets up the module has failed, as in a sandbox";
+	}
+}
+
 int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 		    const struct tl_setup *setup, unsigned int flags)
 {
@@ -104,11 +129,16 @@ int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 	if (choice < 0)
 		return choice;
 	*backend = TL_BACKEND_PLAIN;
-	if (choice == CHOICE_PLAIN)
+	if (choice == CHOICE_PLAIN) {
+		header->reason = flags ? "the program asks for plain calls (TL_PLAIN)" :
+					 "the environment asks for plain calls (TRAPLESS_BACKEND)";
 		return 0;
+	}
 	result = device_open(header, setup);
 	errno = saved;
-	if (!result)
+	if (result)
+		header->reason = device_reason(result);
+	else
 		*backend = TL_BACKEND_MODULE;
 	/* Whatever the reason is, the library can do what the module would have done. */
 	return choice == CHOICE_AUTO ? 0 : result;

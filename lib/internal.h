@@ -60,6 +60,7 @@ void tl_set_close(const struct tl_set *set, int member);
 struct tl_object_header {
 	size_t bytes;		/* of the whole object with this page */
 	int fd;			/* /dev/trapless, or -1 */
+	const char *reason;	/* why calls are plain ones, or NULL; static text */
 	struct tl_wake wake;	/* what an event loop waits for without the module */
 	/* The shared mapping, behind a page of own memory, or NULL; not mapped in a child. */
 	void *ring;
@@ -80,7 +81,8 @@ void *tl_heap_resize(void *old, size_t count, size_t bytes);
 
 /*
  * Chooses a backend by `flags` and TRAPLESS_BACKEND. For the module it opens the device, sets up a
- * ring, maps it, and stores all three to header->fd, ->ring and ->ring_bytes.
+ * ring, maps it, and stores all three to header->fd, ->ring and ->ring_bytes. For plain calls it
+ * stores header->reason.
  */
 int tl_backend_open(enum tl_backend *backend, struct tl_object_header *header,
 		    const struct tl_setup *setup, unsigned int flags);

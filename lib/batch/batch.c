@@ -76,6 +76,13 @@ enum tl_backend tl_batch_backend(const struct tl_batch *batch)
 	return ((const struct batch *)(const void *)batch)->backend;
 }
 
+const char *tl_batch_reason(const struct tl_batch *batch)
+{
+	if (!batch->requests)
+		return "this is the child of a fork, and the batch belongs to the parent";
+	return tl_header_of((void *)(uintptr_t)batch)->reason;
+}
+
 /* The caller's data of each slot; the object's block of heap, made when it is first set. */
 int tl_batch_set_data(struct tl_batch *head, unsigned int slot, uint64_t user_data)
 {

@@ -42,6 +42,7 @@ static int enter_program(struct batch *batch, uint32_t end)
 		return -ETIME;
 	default:
 		/* A tracer must see every call, or a handler has answered in the module's place. */
+		note_refusal(batch, entered);
 		return tl_program_execute(program, requests, end, &batch->counts);
 	}
 }

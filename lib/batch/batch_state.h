@@ -54,6 +54,14 @@ static inline int advance(struct tl_batch *head, int n)
 	return n;
 }
 
+/* The module has refused this thread, and the library makes the calls: notes why. */
+static inline void note_refusal(struct batch *batch, long entered)
+{
+	tl_header_of(batch)->reason =
+		entered == -EBUSY ? "a tracer, audit or a filter watches this thread's calls" :
+				    "a handler of SIGSYS answers in the module's place";
+}
+
 /* flush.c: executes the incomplete requests from..to-1. Returns how many are complete then. */
 int tl_batch_execute(struct batch *batch, struct tl_request *from, struct tl_request *to);
 

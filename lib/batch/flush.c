@@ -59,6 +59,7 @@ static int complete_some(struct batch *batch, struct tl_request *from, struct tl
 		if (error || entered < 0)
 			return error ? error : (int)entered;
 	}
+	note_refusal(batch, entered);
 	return execute_plain(batch, from, to);
 }
 

@@ -193,19 +193,34 @@ static int request(struct tl_scan *scan, int fd, char *bytes, int64_t *first, in
 	return 0;
 }
 
+/* Plain calls from now on. error: of the flush, or 0 where the request was refused. */
+static void give_up_module(struct tl_scan *scan, int error)
+{
+	const char *refusal = tl_batch_reason(scan->batch);
+
+	scan->backend = TL_BACKEND_PLAIN;
+	if (refusal)
+		scan->reason = refusal;
+	else
+		scan->reason = error ? "the program has closed the library's descriptor" :
+				       "this kernel offers no compound calls";
+}
+
 static int read_some(struct tl_scan *scan, int fd, struct arena *arena, bool *ended)
 {
 	int64_t first, second;
 	char *bytes;
+	int error;
 
 	if (scan->backend == TL_BACKEND_PLAIN)
 		return read_plain(scan, fd, arena, ended);
 	if (tl_arena_reserve(arena, SCAN_BYTES + PROBE_BYTES))
 		return -ENOMEM;
 	bytes = arena->bytes + arena->used;
+	error = request(scan, fd, bytes, &first, &second);
 	/* -ENOSYS: the kernel lacks the call, or somebody watches this thread's calls. */
-	if (request(scan, fd, bytes, &first, &second) || first == -ENOSYS) {
-		scan->backend = TL_BACKEND_PLAIN;
+	if (error || first == -ENOSYS) {
+		give_up_module(scan, error);
 		return read_plain(scan, fd, arena, ended);
 	}
 	if (first > 0) {
@@ -250,6 +265,7 @@ int tl_scan_create(struct tl_scan **out, unsigned int mask, unsigned int flags)
 		return error;
 	}
 	scan->backend = tl_batch_backend(scan->batch);
+	scan->reason = tl_batch_reason(scan->batch);
 	*out = scan;
 	return 0;
 }

@@ -309,6 +309,11 @@ enum tl_backend tl_walk_backend(const struct tl_walk *walk)
 	return tl_scan_backend(walk->scan);
 }
 
+const char *tl_walk_reason(const struct tl_walk *walk)
+{
+	return walk->scan->reason;
+}
+
 /* ---- Creation and end ---------------------------------------------------------------------- */
 
 /* The root, with its attributes, is what is to be entered first. */

@@ -25,6 +25,7 @@ int tl_arena_reserve(struct arena *arena, size_t bytes);
 struct tl_scan {
 	struct tl_batch *batch;
 	enum tl_backend backend;
+	const char *reason;	/* why that is plain calls, or NULL */
 	unsigned int mask;
 	char *names;		/* what getdents64(2) reads, or NULL */
 	/* Of tl_scan_open() alone. */

@@ -146,7 +146,7 @@ def test_structures_are_those_of_c() -> None:
 @pytest.mark.parametrize("name", sorted(n for n in functions_of_c() if n.startswith(BOUND)))
 def test_functions_are_those_of_c(name: str) -> None:
     returned, taken = functions_of_c()[name]
-    found = re.search(rf"pub fn {name}\(([^)]*)\)(?: -> (\w+))?;", SYS)
+    found = re.search(rf"pub fn {name}\(([^)]*)\)(?: -> ([\w* ]+))?;", SYS)
     assert found, f"sys.rs lacks {name}"
     arguments = [one.partition(":")[2].strip() for one in found[1].split(",") if one.strip()]
     assert arguments == [TYPES[one] for one in taken]

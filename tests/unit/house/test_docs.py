@@ -6,6 +6,7 @@ It reads README.md, CONTRIBUTING.md, docs/, the READMEs of parts, and the manual
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.make import make
 from trapless import cli
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,6 +121,17 @@ def test_the_first_program_is_the_example():
     source = (ROOT / "examples" / "first.c").read_text()
     code = re.sub(r"\A(\s*(/\*.*?\*/|//[^\n]*))*\s*", "", source, flags=re.S)
     assert block and block[1].strip() == code.strip()
+
+
+def test_the_first_program_prints_what_readme_shows():
+    if Path("/dev/trapless").exists():
+        pytest.skip("README shows what it prints without the module")
+    shown = re.search(r"```c\n.*?```text\n(.*?)```", README.read_text(), re.S)
+    program = ROOT / "build/examples/first"
+    make(program)
+    env = {name: value for name, value in os.environ.items() if name != "TRAPLESS_BACKEND"}
+    printed = subprocess.run([program], env=env, check=True, capture_output=True, text=True).stdout
+    assert shown and re.fullmatch(re.escape(shown[1]).replace(r"\.\.\.", r"\d+"), printed)
 
 
 def generated_part():

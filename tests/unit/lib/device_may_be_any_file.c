@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Whatever stands in the place of the module's device, a program gets plain calls, and TL_MODULE an
- * error. A container runtime makes a folder there where the host has no such device. Nothing else
- * than the device is opened: a FIFO would wait for its other end, and a device may do anything.
+ * error. The batch says what is there. A container runtime makes a folder there where the host has
+ * no such device. Nothing else than the device is opened: a FIFO would wait for its other end, and
+ * a device may do anything.
  */
 #include <sched.h>
 #include <sys/mount.h>
@@ -73,18 +74,39 @@ static void limit_descriptors(void)
 	make_device();
 }
 
+#define MISSING "the module is not loaded (/dev/trapless is missing)"
+#define OTHER "something else is in the place of /dev/trapless"
+#define FAILED "a call that sets up the module has failed, as in a sandbox"
+
 static const struct {
 	const char *name;
 	void (*make)(void);
+	const char *reason;
 } places[] = {
-	{ "nothing", make_nothing }, { "a folder", make_folder }, { "a file", make_file },
-	{ "a FIFO", make_fifo }, { "a socket", make_socket },
-	{ "a loop of links", make_loop_of_links }, { "a dangling link", make_dangling_link },
-	{ "a link through a file", make_link_through_a_file }, { "a device", make_device },
-	{ "a device, and no descriptor is left", limit_descriptors },
+	{ "nothing", make_nothing, MISSING },
+	{ "a folder", make_folder, OTHER },
+	{ "a file", make_file, OTHER },
+	{ "a FIFO", make_fifo, OTHER },
+	{ "a socket", make_socket, OTHER },
+	{ "a loop of links", make_loop_of_links, FAILED },
+	{ "a dangling link", make_dangling_link, MISSING },
+	{ "a link through a file", make_link_through_a_file, FAILED },
+	{ "a device", make_device, OTHER },
+	{ "a device, and no descriptor is left", limit_descriptors, NULL },
 };
 
 static unsigned int place;
+
+static void check_reason(const char *reason)
+{
+	const char *expected = places[place].reason;
+
+	/* Without rights to make a device the last place is no device, and nothing is opened. */
+	if (!expected)
+		expected = geteuid() ? OTHER : "no descriptor is left (ulimit -n)";
+	if (!reason || strcmp(reason, expected))
+		FAIL("with %s in the device's place the reason is: %s", places[place].name, reason);
+}
 
 static void check_place(void)
 {
@@ -104,6 +126,7 @@ static void check_place(void)
 		FAIL("with %s in the device's place, no object is made: %d", places[place].name,
 		     error);
 	CHECK_EQ(tl_batch_backend(batch), TL_BACKEND_PLAIN);
+	check_reason(tl_batch_reason(batch));
 	CHECK_EQ(tl_psc_backend(psc), TL_BACKEND_PLAIN);
 	CHECK_EQ(TL_ADD(batch, SYS_getppid), 0);
 	CHECK_EQ(tl_batch_flush(batch), 1);

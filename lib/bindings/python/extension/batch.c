@@ -31,6 +31,17 @@ static PyObject *queue_backend(PyObject *self, void *unused)
 			       PyLong_FromLong(tl_batch_backend(batch))) : NULL;
 }
 
+static PyObject *queue_reason(PyObject *self, void *unused)
+{
+	struct tl_batch *batch = tlpy_queue_use((struct queue *)self, EPERM);
+	const char *reason = batch ? tl_batch_reason(batch) : NULL;
+
+	(void)unused;
+	if (reason)
+		return PyUnicode_FromString(reason);
+	return batch ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyObject *queue_stats(PyObject *self, void *unused)
 {
 	struct tl_batch *batch = tlpy_queue_use((struct queue *)self, EPERM);
@@ -119,6 +130,9 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef getters[] = {
 	{ "backend", queue_backend, NULL, "Who makes the calls.", NULL },
+	{ "reason", queue_reason, NULL,
+	  "Why the library makes calls itself, one by one; None where the module has made all.",
+	  NULL },
 	{ "stats", queue_stats, NULL, "Counts since the batch was created.", NULL },
 	{ "at", queue_at, NULL,
 	  "The call with which the next flush begins; None where nothing is queued.", NULL },

@@ -144,7 +144,7 @@ PyObject *tlpy_queue_flush(PyObject *self, PyObject *const *args, Py_ssize_t giv
 PyObject *tlpy_queue_flush_busy(PyObject *self, PyObject *steps);
 /* The call with which the next flush begins, or None. */
 PyObject *tlpy_queue_at(struct queue *queue);
-#define TLPY_NO_MODULE "the module is not loaded: there is no " TL_DEVICE
+#define TLPY_NO_MODULE "the module is not loaded (" TL_DEVICE " is missing)"
 PyObject *tlpy_raise_error(int error, const char *what);
 /* The slot of a call that waits in this queue, or -1 with an exception. */
 int tlpy_queue_slot_of(struct queue *queue, struct call *call);

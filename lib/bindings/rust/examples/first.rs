@@ -5,14 +5,10 @@
 
 use std::ffi::CString;
 use std::io;
-use trapless::{Backend, Batch, Stat};
+use trapless::{Batch, Stat};
 
 fn main() -> io::Result<()> {
     let mut batch = Batch::new(32)?;
-    let way = match batch.backend() {
-        Backend::Module => "one crossing",
-        Backend::Plain => "one by one",
-    };
     let path = CString::new("/")?;
     let absent = CString::new("/absent")?;
     let mut root = Stat::default();
@@ -21,10 +17,15 @@ fn main() -> io::Result<()> {
     let parent = calls.getppid()?;
     let status = calls.stat(&path, &mut root)?;
     let opened = calls.open(&absent, trapless::open::READ, 0)?;
-    println!("{} calls, {way}", calls.len());
+    let made = calls.len();
     let results = calls.flush()?;
     println!("getppid: {}", results.get(parent)?);
     println!("stat /: {}, inode {}", results.get(status)?, root.st_ino);
     println!("open /absent: {}", results.raw(opened));
+    drop(results);
+    match batch.reason() {
+        None => println!("{made} calls, one crossing"),
+        Some(reason) => println!("{made} calls, one by one: {reason}"),
+    }
     Ok(())
 }

@@ -11,8 +11,9 @@
 use crate::descriptors;
 use crate::request::{Call, Jump, Request, Role};
 use crate::sys;
+use std::ffi::CStr;
 use std::io;
-use std::os::raw::{c_int, c_uint};
+use std::os::raw::{c_char, c_int, c_uint};
 use std::os::unix::io::{FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +74,17 @@ fn create(entries: u32, flags: c_uint) -> io::Result<NonNull<sys::tl_batch>> {
     NonNull::new(ring).ok_or_else(|| io::Error::from(io::ErrorKind::Other))
 }
 
+/// Returns a text of the library, or `None` for a null pointer.
+///
+/// # Safety
+/// The text is static.
+pub(crate) unsafe fn static_text(text: *const c_char) -> Option<&'static str> {
+    if text.is_null() {
+        return None;
+    }
+    CStr::from_ptr(text).to_str().ok()
+}
+
 impl Batch {
     /// A batch of up to `entries` calls, 1 to 4096 and rounded up to a power of two, by the module
     /// where it is.
@@ -116,6 +128,12 @@ impl Batch {
         } else {
             Backend::Plain
         }
+    }
+
+    /// Returns why the library makes calls itself, one by one. `None`: the module has made all.
+    pub fn reason(&self) -> Option<&'static str> {
+        // SAFETY: the ring is alive as long as `self`, and the library's text for ever.
+        unsafe { static_text(sys::tl_batch_reason(self.ring.as_ptr())) }
     }
 
     /// Returns counts since the batch was created.

@@ -115,6 +115,7 @@ extern "C" {
     pub fn tl_batch_create(batch: *mut *mut tl_batch, entries: c_uint, flags: c_uint) -> c_int;
     pub fn tl_batch_destroy(batch: *mut tl_batch);
     pub fn tl_batch_backend(batch: *const tl_batch) -> c_int;
+    pub fn tl_batch_reason(batch: *const tl_batch) -> *const c_char;
     pub fn tl_batch_add(
         batch: *mut tl_batch,
         nr: u32,
@@ -160,4 +161,5 @@ extern "C" {
     pub fn tl_walk_skip(walk: *mut tl_walk);
     pub fn tl_walk_fd(walk: *mut tl_walk) -> c_int;
     pub fn tl_walk_backend(walk: *const tl_walk) -> c_int;
+    pub fn tl_walk_reason(walk: *const tl_walk) -> *const c_char;
 }

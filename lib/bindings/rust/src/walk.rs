@@ -2,7 +2,7 @@
 //! A walk through a tree, whose entries have their attributes. It owns the iterator; the library
 //! reads directories, by compound calls where the module makes them.
 
-use crate::batch::Backend;
+use crate::batch::{static_text, Backend};
 use crate::sys;
 use std::ffi::{CString, OsStr};
 use std::os::raw::c_uint;
@@ -175,6 +175,12 @@ impl Walk {
             sys::TL_BACKEND_MODULE => Backend::Module,
             _ => Backend::Plain,
         }
+    }
+
+    /// Returns why folders are read by plain calls; `None` where they are read by compound calls.
+    pub fn reason(&self) -> Option<&'static str> {
+        // SAFETY: as above, and the library's text is there for ever.
+        unsafe { static_text(sys::tl_walk_reason(self.raw)) }
     }
 }
 

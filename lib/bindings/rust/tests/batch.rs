@@ -94,6 +94,15 @@ fn a_file_is_read_in_one_crossing() {
 }
 
 #[test]
+fn a_batch_says_why_its_calls_are_plain() {
+    let other = batch();
+    assert_eq!(other.reason().is_none(), other.backend() == Backend::Module);
+    let plain = Batch::on(8, Backend::Plain).unwrap();
+    let reason = plain.reason().unwrap();
+    assert_eq!(reason, "the program asks for plain calls (TL_PLAIN)");
+}
+
+#[test]
 fn calls_behind_a_failed_one_are_cancelled() {
     let absent = CString::new("/absent").unwrap();
     let mut buffer = [0; 8];

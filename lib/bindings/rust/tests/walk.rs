@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
-use trapless::{Kind, Walk, WalkOptions};
+use trapless::{Backend, Kind, Walk, WalkOptions};
 
 struct Tree(PathBuf);
 
@@ -97,6 +97,7 @@ fn orders_circles_and_pruning() {
     let circles = circles.filter(|entry| entry.as_ref().unwrap().kind == Kind::Cycle);
     assert_eq!(circles.count(), 1);
     let mut walk = Walk::new(&tree.0).unwrap();
+    assert_eq!(walk.reason().is_none(), walk.backend() == Backend::Module);
     let mut deepest = 0;
     while let Some(entry) = walk.next() {
         let entry = entry.unwrap();

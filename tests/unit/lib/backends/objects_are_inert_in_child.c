@@ -49,6 +49,7 @@ static void child(void)
 	CHECK_EQ(tl_batch_at(batch), 0);
 	CHECK(!tl_batch_done(batch, 0));
 	CHECK_EQ(tl_batch_get_stats(batch, &stats), -EPERM);
+	CHECK(strstr(tl_batch_reason(batch), "fork"));
 	tl_batch_destroy(batch);
 
 	CHECK_EQ(TL_CALL(sched, NULL, NULL, SYS_getpid), -EPERM);

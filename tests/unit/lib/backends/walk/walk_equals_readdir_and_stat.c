@@ -170,6 +170,7 @@ static void walk_through(struct list *list, const char *folder, unsigned int fla
 	CHECK_EQ(result, 0);
 	CHECK_EQ(tl_walk_next(walk, &entry), 0);
 	CHECK_EQ(tl_walk_backend(walk), WALK_BACKEND);
+	CHECK_EQ(!tl_walk_reason(walk), WALK_BACKEND == TL_BACKEND_MODULE);
 	tl_walk_destroy(walk);
 }
 
