@@ -52,7 +52,7 @@ def _lock(path: Path, doing: str, progress: Progress) -> int:
 
 
 def _open_lock(path: Path) -> int:
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
@@ -82,7 +82,7 @@ def assembling(target: Path, progress: Progress | None = None) -> Iterator[Path]
     minute: a user who interrupts is told so, and cannot interrupt the removal. The caller holds a
     lock.
     """
-    with _explained(target):
+    with explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         for stale in target.parent.glob(f".{target.name}.*.part"):
             remove_tree(stale)
@@ -135,8 +135,8 @@ def remove_tree(path: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn the errors that a cache meets into ones that name the folder and the remedy."""
+def explained(path: Path) -> Iterator[None]:
+    """Turn the errors that a path of the cache meets into ones that name it and the remedy."""
     try:
         yield
     except OSError as error:

@@ -18,6 +18,7 @@ from tests.unit.peek.kernel import image_writers
 from tests.unit.peek.kernel.image_writers import IMAGES, REGISTER_VALUES
 from tests.unit.peek.toy_kernel import RELEASE, ToyKernel
 from trapless.base import jail
+from trapless.base.console import TraplessError
 from trapless.peek import limits
 from trapless.peek.errors import WAIT, PeekError
 from trapless.peek.interop import core_writer
@@ -205,6 +206,12 @@ def test_image_that_unpacks_without_end_is_stopped(tmp_path, monkeypatch):
 def test_full_disk_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("trapless.peek.kernel.memories.unpacking.FREE_BYTES_MIN", 1 << 60)
     with pytest.raises(PeekError, match=r"more room unpacked than there is in .*TRAPLESS_CACHE"):
+        open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
+
+
+def test_cache_that_may_not_be_made_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAPLESS_CACHE", "/sys/cache")  # where not even root makes a folder
+    with pytest.raises(TraplessError, match=r"cannot write to the cache: /sys/cache.*CACHE=DIR"):
         open_memory(written(tmp_path, IMAGES["raw.gz"](RAM)))
 
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from trapless.base import jail, json_text
+from trapless.base import cache, jail, json_text
 from trapless.base.missing import remedy
 from trapless.base.paths import cache_dir
 from trapless.base.tools import kill, wait
@@ -66,7 +66,7 @@ def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
             f"{name} is packed ({kind.value}), and pyarrow reads that; {remedy('pyarrow')}"
         )
     with (
-        tempfile.TemporaryFile(dir=_folder()) as file,
+        _nameless_file() as file,
         jail.start(
             "trapless.peek.kernel.memories.unpacker",
             *(str(descriptor), kind.value, library),
@@ -93,10 +93,11 @@ def unpack(name: str, descriptor: int, kind: Kind) -> Unpacked:
             kill(process)
 
 
-def _folder() -> Path:
+def _nameless_file() -> IO[bytes]:
     folder = cache_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    with cache.explained(folder / "image"):
+        folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryFile(dir=folder)
 
 
 def _receive(name: str, pipe: int, file: int, seconds: float) -> Any:
