@@ -29,6 +29,9 @@ SHARE_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 
 GUEST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INIT_SOURCES = Path(__file__).parent / "guest"
+MOUNTED = ("/dev", "/proc", "/run", "/sys")
+"""Where the guest mounts file systems of its own (guest/guest_setup.c): other files there are
+hidden."""
 USER_ID = 1000
 MODULE_FOLDER = "/trapless/modules"
 FILES_FOLDER = "/trapless/files"  # overlaid on the host's root; see guest/guest_setup.c
@@ -70,10 +73,11 @@ def build(plan: GuestPlan, progress: Progress) -> Initramfs:
     modules = add_modules(tree, plan)
     if plan.host_root:
         program = None
-        if built_programs.remedy(plan.argv[0], plan.cwd) and not find_program(
-            plan.argv[0], plan.cwd
-        ):
+        found = find_program(plan.argv[0], plan.cwd)
+        if found is None and built_programs.remedy(plan.argv[0], plan.cwd):
             raise _absent(plan)
+        for path in (plan.cwd or Path.cwd(), *([found] if found is not None else ())):
+            _check_shown(os.path.realpath(path))
         for source, target in plan.files:
             add_file(tree, source, FILES_FOLDER, target)
     else:
@@ -226,6 +230,7 @@ def add_file(
     """Add the host's file or folder at `target`, and what its programs need at their own paths."""
     if not os.path.isabs(target):
         raise TraplessError(f"the path in the guest must be absolute: '{target}'", status=2)
+    _check_shown(target)
     try:
         if source.is_dir():
             for inside in sorted(source.iterdir()):
@@ -241,6 +246,18 @@ def add_file(
                 add_file(tree, needed, prefix, str(needed), depth + 1, arch)
     except OSError as error:
         raise TraplessError(f"cannot copy {source} into the guest: {error.strerror}") from error
+
+
+def _check_shown(path: str) -> None:
+    hidden = next(
+        (one for one in MOUNTED if f"{os.path.normpath(path)}/".startswith(f"{one}/")), ""
+    )
+    if hidden:
+        raise TraplessError(
+            f"{path} is hidden in the guest, which has a {hidden} of its own; work in another "
+            "folder, such as /tmp",
+            status=2,
+        )
 
 
 def _needed_by(path: Path, mode: int, arch: Architecture) -> Iterator[Path]:

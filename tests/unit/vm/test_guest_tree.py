@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,23 @@ def test_missing_file_is_an_error(tmp_path):
 def test_guest_path_must_be_absolute(tmp_path):
     with pytest.raises(TraplessError, match="must be absolute"):
         guest_tree.add_file(Initramfs(), tmp_path, "", "relative")
+
+
+def test_what_the_guest_hides_is_refused(tmp_path):
+    """The guest mounts file systems of its own at /dev, /proc, /run and /sys."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        hidden = script(Path(folder, "program"), "#!/bin/sh\n")
+        (tmp_path / "link").symlink_to(hidden)
+        plans = (
+            GuestPlan((str(hidden),)),
+            GuestPlan(("true",), files=((hidden, "/run/program"),)),
+            GuestPlan((str(tmp_path / "link"),), host_root=True),
+            GuestPlan(("true",), host_root=True, cwd=Path(folder)),
+        )
+        for plan in plans:
+            with pytest.raises(TraplessError, match="hidden in the guest, which has a /") as caught:
+                guest_tree.build(plan, Silent())
+            assert caught.value.status == 2
 
 
 def test_device_is_not_copied():
