@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eval.peek_interval import part_intervals as intervals
+from eval.peek_interval import part_remote as remote
 from eval.peek_interval import part_user as user
 from trapless.base.console import TraplessError
 from trapless.experiments import experiment
@@ -135,10 +136,41 @@ def test_a_damaged_sample_that_is_marked_as_torn_is_no_harm():
     assert metrics["region.user.torn.ratio"].value > 0
 
 
+def test_remote_ways_are_counted_beside_a_mapped_file():
+    metrics = saved().metrics
+    for size in (4, 8, 2048, 4096):
+        counts = [metrics[f"read{size}.{way}.instructions"] for way in ("mapped", "kcore", "rdma")]
+        assert {one.kind for one in counts} == {"counted"}
+        assert 5 * counts[0].value < counts[1].value < counts[2].value
+
+
+@pytest.mark.parametrize("changes", [0, 2])
+def test_reads_that_did_not_find_the_pattern_are_no_result(changes):
+    rows = rows_of("remote")
+    next(row for row in rows if row.get("interval") == "rdma")["changes"] = changes
+    with pytest.raises(ValueError, match=rf"by rdma changed {changes} times"):
+        remote.analyse(Raw(rows, {}))
+
+
+def test_a_machine_without_rdma_has_the_other_ways():
+    rows = [row for row in rows_of("remote") if row.get("interval") != "rdma"]
+    with pytest.raises(ValueError, match="reads by rdma are missing"):
+        remote.analyse(Raw(rows, {}))
+    rows.append({"part": "remote", "skipped": "RDMA", "reason": "no library"})
+    assert len(remote.analyse(Raw(rows, {})).metrics) == 8
+
+
+def test_a_clock_that_counts_no_instructions_is_no_result():
+    rows = rows_of("remote")
+    next(row for row in rows if "tick_ns" in row)["tick_ns"] = 0.5
+    with pytest.raises(ValueError, match="does not count instructions"):
+        remote.analyse(Raw(rows, {}))
+
+
 def test_figures_are_drawn_from_saved_rows():
     drawn = experiment.figures("peek-interval", DATA)
     ids = [one.id for one in drawn]
-    assert len(set(ids)) == len(ids) == 5
+    assert len(set(ids)) == len(ids) == 6
     assert {type(one) for one in drawn} == {Figure, Table}
     (distribution,) = (one for one in drawn if one.id == "peek-distribution")
     for series in distribution.series:
@@ -146,7 +178,7 @@ def test_figures_are_drawn_from_saved_rows():
         assert series.y[-1] == 1
 
 
-@pytest.mark.parametrize("lost", ["intervals", "user"])
+@pytest.mark.parametrize("lost", ["intervals", "user", "remote"])
 def test_incomplete_data_is_named(tmp_path, lost):
     kept = [json.dumps(row) + "\n" for row in ROWS if row["part"] != lost]
     (tmp_path / "raw.jsonl").write_text("".join(kept))
