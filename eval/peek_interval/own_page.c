@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A machine that reads a page of its own, by the ways in which peek reads machines that are not
- * virtual ones: a file that is mapped, beside which the others are shown, /proc/kcore, and RDMA READ.
- * It owns the page, and where each way has it. The sampler reads, and prints its rows.
+ * virtual ones: /proc/kcore and RDMA READ, and beside them a file that is mapped. It owns the page,
+ * and where each way has it. The sampler reads, and prints its rows.
  *
  *	own-page SAMPLER BYTES,... READS [HOST,PORT,KEY_FILE]
  *
@@ -80,7 +80,8 @@ static void read_by(char **argv, char *source, uint64_t address)
 
 int main(int argc, char **argv)
 {
-	uint8_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
 	int kcore = open("/proc/kcore", O_RDONLY);
 	uint64_t physical;
 	char source[256];
