@@ -50,5 +50,5 @@ SPEC = Spec(
         part("peek_interval", "user"),
         part("peek_interval", "remote"),
     ),
-    minutes=(0.5, 1),
+    minutes=(1, 1.5),
 )
