@@ -7,6 +7,8 @@ combined with the address sanitizer that all C unit tests run under (test_c_prog
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 OUT = ROOT / "build" / "tsan"
 LIBRARY = ROOT / "tests/unit/lib"
+CHILDREN = {"TSAN_OPTIONS": "die_after_fork=0"}
+"""A child of a program with threads starts threads of its own: the sanitizer would end it."""
 PROGRAMS = sorted(path.stem for path in LIBRARY.rglob("*.c") if path.stem[:4] in ("psc_", "file"))
 
 
@@ -28,7 +32,13 @@ def test_no_data_race(program: str):
     target = f"build/tsan/tests/unit/lib_{program}"
     flags = ["STATIC=", "SANITIZE=-fsanitize=thread", "CFLAGS=-Og -g1"]
     make = ["make", "-s", f"BUILD={OUT.relative_to(ROOT)}", *flags, target]
-    built = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
+    OUT.mkdir(parents=True, exist_ok=True)
+    with (OUT / "lock").open("w") as lock:  # the tests run side by side, and share object files
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    run = subprocess.run([str(ROOT / target)], capture_output=True, text=True, check=False)
+    environment = {**os.environ, **CHILDREN}
+    run = subprocess.run(
+        [ROOT / target], capture_output=True, text=True, check=False, env=environment
+    )
     assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}{run.stderr}"
