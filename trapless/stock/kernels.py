@@ -66,6 +66,7 @@ OTHERS: tuple[KernelSpec, ...] = (
 OF_ARM64 = (
     SUPPORTED[1].of(ARM64),
     KernelSpec("6.12-16k", BOOKWORM, ("linux-image-arm64-16k",), "6.12.", arch=ARM64),
+    SUPPORTED[2].of(ARM64),
 )
 OF_OTHERS = {ARM64.name: {spec.name: spec for spec in OF_ARM64}}
 """By architecture; the first is run where none is asked for. 16k: pages of 16 KiB."""
@@ -189,9 +190,9 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
     need_bytes = OWN_TOOLS_BYTES if spec.own_tools else KERNEL_BYTES
     with opened(spec.suites, progress, need_bytes=need_bytes, arch=spec.arch) as archive:
         release = newest_image(spec, archive).removeprefix("linux-image-")
-        packages = wanted_packages(spec, release, archive)
-        programs = [one for one in packages if spec.arch.is_foreign and BUILD_TOOLS in one.name]
-        packages = [one for one in packages if one not in programs]
+        packages, programs = wanted_packages(spec, release, archive)
+        if not spec.arch.is_foreign:
+            packages, programs = [*packages, *programs], []
         what = f"kernel {spec.key}, {len(packages)} packages"
         archive.fetch(packages, root, progress, what=what)
     if programs:
@@ -215,10 +216,16 @@ def _fetch(spec: KernelSpec, folder: Path, progress: Progress) -> None:
 def _fetch_programs(
     spec: KernelSpec, wanted: Sequence[Package], root: Path, progress: Progress
 ) -> list[Package]:
-    """The build tools of a foreign kernel, which run here: the same versions for this machine."""
+    """The build tools of a foreign kernel, which run here: the same version of its own, and a
+    cross compiler of the same release, whose package has the same name."""
+    names = [package.exact for package in wanted if BUILD_TOOLS in package.name]
+    if spec.own_tools:
+        compiler = re.compile(rf"gcc-\d+-{spec.arch.triplet}")
+        names += [package.name for package in wanted if compiler.fullmatch(package.name)]
+        names += ROOT_TOOLS
     with opened(spec.suites, progress) as archive:
-        exact = [package.exact for package in wanted]
-        programs = [one for one in archive.closure(exact) if BUILD_TOOLS in one.name]
+        needed = archive.closure(names)
+        programs = [one for one in needed if spec.own_tools or BUILD_TOOLS in one.name]
         archive.fetch(programs, root, progress, what=f"build tools of kernel {spec.key}")
     return programs
 
@@ -233,13 +240,16 @@ def newest_image(spec: KernelSpec, archive: Archive) -> str:
     raise archive.missing(f"kernel image for {spec.name}")
 
 
-def wanted_packages(spec: KernelSpec, release: str, archive: Archive) -> list[Package]:
-    """The packages to unpack: those of the kernel, and its build tools if it has its own."""
+def wanted_packages(
+    spec: KernelSpec, release: str, archive: Archive
+) -> tuple[list[Package], list[Package]]:
+    """The packages to unpack: the kernel's own files, and the tools that build modules for it."""
     image, headers = f"linux-image-{release}", f"linux-headers-{release}"
     names = [image] if spec.image_only else [image, headers]
     kernel = [p for p in archive.closure(names) if KERNEL_PACKAGES.match(p.name)]
-    tools = archive.closure([headers, *ROOT_TOOLS]) if spec.own_tools else []
-    return list(dict.fromkeys([*kernel, *tools]))
+    files = [package for package in kernel if BUILD_TOOLS not in package.name]
+    tools = archive.closure([headers, *ROOT_TOOLS]) if spec.own_tools else kernel
+    return files, [package for package in tools if package not in files]
 
 
 def _provenance(packages: Sequence[Package]) -> dict[str, str]:

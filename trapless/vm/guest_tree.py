@@ -300,11 +300,13 @@ def init_program(progress: Progress, arch: Architecture = AMD64) -> Path:
         with cache.locked(target.parent / "lock", "building the guest's init", progress):
             if not (target / "init").exists():
                 progress.step("building the guest's init")
-                _compile(command, sources, interface, target)
+                _compile(command, package, sources, interface, target)
     return target / "init"
 
 
-def _compile(command: str, sources: Sequence[Path], interface: Path, target: Path) -> None:
+def _compile(
+    command: str, package: str, sources: Sequence[Path], interface: Path, target: Path
+) -> None:
     with cache.assembling(target) as folder:
         inputs = [str(path) for path in sources if path.suffix == ".c"]
         flags = ("-static", "-O2", "-Wall", "-Wextra", "-s", f"-I{interface}")
@@ -312,5 +314,5 @@ def _compile(command: str, sources: Sequence[Path], interface: Path, target: Pat
         if tools.run_tool([command, *flags, "-o", str(folder / "init"), *inputs], log) != 0:
             raise TraplessError(
                 "the guest's init does not compile (a static C library is needed; on Debian: "
-                f"apt-get install gcc libc6-dev):\n{tools.last_lines(log)}"
+                f"apt-get install {package}):\n{tools.last_lines(log)}"
             )

@@ -53,7 +53,8 @@ exit 3
 """
 
 
-LARGE_PAGES = kernels.OF_ARM64[1].name
+LARGE_PAGES, NEWEST = "6.12-16k", "newest"
+NIGHTLY = pytest.mark.nightly
 
 
 def config(kernel: str = KERNEL, **more: object) -> lab.LabConfig:
@@ -66,7 +67,9 @@ def make(*targets: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [KERNEL, pytest.param(LARGE_PAGES, marks=pytest.mark.nightly)], ids=["4k", "16k"]
+    "name",
+    [KERNEL, *(pytest.param(name, marks=NIGHTLY) for name in (LARGE_PAGES, NEWEST))],
+    ids=["4k", "16k", "newest"],
 )
 def test_a_guest_of_another_processor_runs_the_library(name: str):
     targets = ["build/arm64/examples/first"]
@@ -87,8 +90,9 @@ def test_a_guest_of_another_processor_runs_the_library(name: str):
     ("name", "tests"),
     [
         pytest.param(KERNEL, SAMPLE, id="sample"),
-        pytest.param(KERNEL, (), marks=pytest.mark.nightly, id="all"),
-        pytest.param(LARGE_PAGES, SAMPLE, marks=pytest.mark.nightly, id="large-pages"),
+        pytest.param(KERNEL, (), marks=NIGHTLY, id="all"),
+        pytest.param(LARGE_PAGES, SAMPLE, marks=NIGHTLY, id="large-pages"),
+        pytest.param(NEWEST, (), marks=NIGHTLY, id="newest"),
     ],
 )
 def test_the_module_keeps_its_promises(name: str, tests: tuple[str, ...]):

@@ -19,7 +19,7 @@ import pytest
 from trapless.stock.apt_sources import Mirror
 
 TOOLS = ("apt-get", "dpkg-deb", "gpg", "gpgv")
-COMPONENT = "main/binary-amd64"
+ARCHITECTURES = ("amd64", "arm64")
 SOURCE_COMPONENT = "main/source"
 
 
@@ -58,7 +58,7 @@ class Repository:
         self.folder = folder
         self.suite = suite
         self._signer = signer
-        self._stanzas: list[str] = []
+        self._stanzas: dict[str, list[str]] = {arch: [] for arch in ARCHITECTURES}
         self._sources: list[str] = []
 
     @property
@@ -66,15 +66,21 @@ class Repository:
         return Mirror(f"file:{self.folder}", None, str(self._signer.public))
 
     def add(
-        self, name: str, version: str, files: Mapping[str, bytes], *, depends: str = ""
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, bytes],
+        *,
+        depends: str = "",
+        arch: str = "amd64",
     ) -> Path:
         """Make a package that holds `files`; its path in the pool."""
-        tree = self.folder / "trees" / f"{name}_{version}"
+        tree = self.folder / "trees" / f"{name}_{version}_{arch}"
         for path, content in files.items():
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_bytes(content)
         control = (
-            f"Package: {name}\nVersion: {version}\nArchitecture: amd64\n"
+            f"Package: {name}\nVersion: {version}\nArchitecture: {arch}\n"
             f"Maintainer: nobody <nobody@invalid>\nDescription: for a test\n"
             + (f"Depends: {depends}\n" if depends else "")
         )
@@ -83,12 +89,12 @@ class Repository:
         (tree / "DEBIAN" / "control").write_text(control)
         pool = self.folder / "pool"
         pool.mkdir(parents=True, exist_ok=True)
-        deb = pool / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
+        deb = pool / f"{name}_{version.replace(':', '%3a')}_{arch}.deb"
         subprocess.run(
             ["dpkg-deb", "--build", "-Znone", tree, deb], check=True, capture_output=True
         )
         content = deb.read_bytes()
-        self._stanzas.append(
+        self._stanzas[arch].append(
             f"{control}Filename: pool/{deb.name}\nSize: {len(content)}\n"
             f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
         )
@@ -121,7 +127,7 @@ class Repository:
         dist = self.folder / "dists" / self.suite
         sums = ""
         for component, index, stanzas in (
-            (COMPONENT, "Packages", self._stanzas),
+            *((f"main/binary-{arch}", "Packages", self._stanzas[arch]) for arch in ARCHITECTURES),
             (SOURCE_COMPONENT, "Sources", self._sources),
         ):
             (dist / component).mkdir(parents=True, exist_ok=True)
@@ -130,7 +136,8 @@ class Repository:
             sums += f" {hashlib.sha256(text).hexdigest()} {len(text)} {component}/{index}\n"
         release = (
             f"Origin: test\nSuite: {self.suite}\nCodename: {self.suite}\n"
-            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: amd64\nComponents: main\n{more}"
+            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: {' '.join(ARCHITECTURES)}\n"
+            f"Components: main\n{more}"
             f"SHA256:\n{sums}"
         )
         (dist / "Release").write_text(release)

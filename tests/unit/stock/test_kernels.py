@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.stock.debian_repository import Repository, needs_apt
-from trapless.base.architecture import AMD64
+from trapless.base.architecture import AMD64, ARM64
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import cache_dir
 from trapless.stock import debug_kernel, kernels, stores
@@ -98,6 +98,50 @@ def test_a_kernel_is_fetched_once_and_recorded(mirror: Repository) -> None:
     )
     assert kernel.provenance[COMMON].startswith("9.9.1-1 sha256:")
     assert not list(kernel.image.parents[1].glob("etc/*"))  # dependencies that hold no kernel
+
+
+@needs_apt
+@pytest.mark.skipif(not ARM64.is_foreign, reason="this machine is of arm64")
+def test_modules_for_another_processor_are_built_by_tools_of_this_one(
+    mirror: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = replace(SPEC.of(ARM64), own_tools=True)
+    monkeypatch.setattr(kernels, "OF_OTHERS", {ARM64.name: {"test": spec}})
+    offer_for_arm64(mirror, "9.9.1+deb99-arm64", "9.9.1-1")
+    kernel = resolve("test", Silent(), ARM64)
+    root = kernel.build_root
+    assert root is not None and kernel.build_dir == root / "usr/src" / kernel.image.name.replace(
+        "vmlinuz", "linux-headers"
+    )
+    tools = {path.name: path.read_text() for path in (root / "usr/bin").iterdir()}
+    assert tools == dict.fromkeys(("modpost", "gcc", "libc", "awk", *kernels.ROOT_TOOLS), "amd64")
+    assert kernel.provenance["gcc-9-aarch64-linux-gnu"].startswith("9.1-2 ")
+    assert kernel.provenance["linux-kbuild-9.9.1"].startswith("9.9.1-1 ")
+
+
+def offer_for_arm64(mirror: Repository, release: str, version: str) -> None:
+    """A kernel of arm64, and build tools in the versions that each processor has now."""
+    image, headers = f"linux-image-{release}", f"linux-headers-{release}"
+    files = {f"boot/vmlinuz-{release}": b"", f"lib/modules/{release}/modules.order": b""}
+    needs = "linux-kbuild-9.9.1 (= 9.9.1-1), gcc-9-for-host"
+    for name, content, depends in (
+        (image, files, ""),
+        ("linux-image-arm64", {"usr/share/m": b""}, image),
+        (headers, {f"usr/src/{headers}/Makefile": b""}, needs),
+        ("gcc-9-for-host", {"usr/share/m": b""}, "gcc-9-aarch64-linux-gnu"),
+    ):
+        mirror.add(name, version, content, depends=depends, arch="arm64")
+    for arch, of_compiler in (("arm64", "9.1-1"), ("amd64", "9.1-2")):
+        for name, its, program, depends in (
+            ("linux-kbuild-9.9.1", version, "modpost", "libc"),
+            ("gcc-9-aarch64-linux-gnu", of_compiler, "gcc", "libc"),
+            ("libc", version, "libc", ""),
+            *((name, version, name, "") for name in kernels.ROOT_TOOLS),
+        ):
+            content = {f"usr/bin/{program}": arch.encode()}
+            mirror.add(name, its, content, depends=depends, arch=arch)
+    mirror.add("linux-kbuild-9.9.1", "9.9.2-1", {"usr/bin/modpost": b"another version's"})
+    mirror.publish()
 
 
 @needs_apt

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trapless.base.architecture import ARM64
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.vm import guest_tree
@@ -50,6 +51,14 @@ def test_busybox_applet_serves_where_the_host_has_none(monkeypatch, tmp_path):
     records = read_records(tree._entries["trapless/config"].content)
     assert ("arg", "vi") in records
     assert "exec" not in dict(records)
+
+
+def test_cross_compiler_without_c_library_names_its_package(own_cache, monkeypatch, tmp_path):
+    program = '[ "$1" = --version ] || { echo no stdio.h; exit 1; }'
+    script(tmp_path / "aarch64-linux-gnu-gcc", f"#!/bin/sh\n{program}\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(TraplessError, match=r"libc6-dev-arm64-cross\):\n *no stdio\.h"):
+        guest_tree.init_program(Silent(), ARM64)
 
 
 def test_unknown_command_is_127():
