@@ -2,7 +2,8 @@
 """Kernels of arm64 are read on any host: what the guest says of itself is what its memory says, and
 what hangs in it is named.
 
-One guest for each kernel: pages of 4 KiB, and nightly those of 16 KiB and all hangs.
+One guest for each kernel: pages of 4 KiB, and nightly those of 16 KiB, the newest kernel, and all
+hangs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from trapless.peek.stacks import stops
 from trapless.stock import kbuild, kernels
 from trapless.vm.qmp import Monitor
 
-SMALL_PAGES, LARGE_PAGES = (one.name for one in kernels.OF_ARM64)
+SMALL_PAGES, NEWEST = kernels.default(ARM64), "newest"
+LARGE_PAGES = f"{SMALL_PAGES}-16k"
 COMPILER = f"{ARM64.triplet}-gcc"
 
 pytestmark = [
@@ -75,6 +77,7 @@ def arm64_guest(folder: Path, kernel: str) -> Iterator[Guest]:
         pytest.param(SMALL_PAGES, (CHAIN, SPIN), id="4k"),
         pytest.param(SMALL_PAGES, EVERY_HANG, marks=pytest.mark.nightly, id="4k-all-hangs"),
         pytest.param(LARGE_PAGES, (CHAIN, SPIN), marks=pytest.mark.nightly, id="16k"),
+        pytest.param(NEWEST, EVERY_HANG, marks=pytest.mark.nightly, id="newest-all-hangs"),
     ],
 )
 def test_a_kernel_of_arm64_is_read(kernel_name: str, hangs: Sequence[Hang]) -> None:

@@ -53,7 +53,7 @@ exit 3
 """
 
 
-LARGE_PAGES, NEWEST = "6.12-16k", "newest"
+LARGE_PAGES, NEWEST = f"{KERNEL}-16k", "newest"
 NIGHTLY = pytest.mark.nightly
 
 
