@@ -32,6 +32,16 @@ ifneq ($(words x$(BUILD) x$(DESTDIR) x$(PREFIX)),3)
 $(error BUILD, DESTDIR and PREFIX must have no spaces: '$(BUILD)', '$(DESTDIR)', '$(PREFIX)')
 endif
 
+# What newcomers build says what it made; V=1 shows the commands, too.
+SHORT_OPTIONS := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+ifeq ($(V)$(filter-out lib workloads examples,$(MAKECMDGOALS)),)
+.SILENT:
+ifeq ($(findstring s,$(SHORT_OPTIONS))$(filter-out workloads,$(or $(MAKECMDGOALS),help)),)
+$(info building: a minute or two the first time; V=1 shows the commands)
+endif
+endif
+made = $(if $(filter $@,$(MAKECMDGOALS)),$(if $(findstring s,$(SHORT_OPTIONS)),,@echo "$(1)"))
+
 PROGRAMS =
 LIBRARIES =
 UNIT_PROGRAMS =
@@ -181,12 +191,16 @@ checked: $(LIBRARIES) $(UNIT_RUN)
 workloads: $(filter $(BUILD)/eval/% $(BUILD)/examples/% $(BUILD)/sampler/%,$(PROGRAMS))
 workloads: $(filter $(PYTHON_COPY),$(LIBRARIES)) # the experiment files counts it
 workloads: $(filter $(BUILD)/stat/%,$(PROGRAMS)) $(MODEL_PLUGINS) ## build the examples, and what experiments and stat run
+	$(call made,built: the examples in $(BUILD)/examples and all that bin/trapless runs. \
+		Next: build/examples/first or bin/trapless doctor)
 
 unit-programs: $(UNIT_PROGRAMS)
 
 all: $(LIBRARIES) $(PROGRAMS) ## build the library, workloads, examples and test programs
 
 lib: $(LIBRARIES) ## build libtrapless into build/lib (gcc and libc6-dev; with python3-dev also for Python)
+	$(call made,built: $(LIBTRAPLESS) and $(if $(filter $(PYTHON_EXTENSION),$(LIBRARIES)),the Python \
+		extension,no Python extension: that needs python3-dev). README.md has a first program)
 
 examples: $(filter $(BUILD)/examples/%,$(PROGRAMS))
 

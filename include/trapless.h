@@ -378,7 +378,10 @@ int tl_call_get_class(uint32_t nr, const char **name, const char **reason);
 
 /* ---- Macros with as many arguments as the call has --------------------------------------- */
 
-/* An argument may be a pointer: TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)). */
+/*
+ * An argument may be a pointer: TL_ADD(batch, SYS_read, fd, buffer, sizeof(buffer)). Neither the
+ * number nor the types of the arguments are checked; those of trapless_typed.h are.
+ */
 #define TL_ADD(batch, ...) TL_ADD_(batch, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define TL_ADD_(batch, nr, a0, a1, a2, a3, a4, a5, ...) \
 	tl_batch_add(batch, TL_CAST(uint32_t, nr), TL_ARG(a0), TL_ARG(a1), TL_ARG(a2), \

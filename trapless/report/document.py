@@ -155,13 +155,14 @@ class Report:
         if not found:
             return ""
         held = [claim.holds for claim in found.values()]
-        left = sum(
-            claim.holds is None and found[claim.id].holds is not None
+        decided = [
+            f"{claim.id} {'holds' if found[claim.id].holds else 'does not hold'}"
             for claim in self.claims
-            if claim.id in found
-        )
+            if claim.id in found and claim.holds is None and found[claim.id].holds is not None
+        ]
+        open_ones = f"{len(decided)} of the claims that are left open: {', '.join(decided)}"
         return (
             f" By an estimate of time, in a column of its own, {held.count(True)} of {len(found)} "
             f"claims hold, {held.count(False)} do not, and {held.count(None)} stay open. It "
-            f"decides {left} claims that are open otherwise."
+            f"decides {open_ones if decided else 'none of the claims that are left open'}."
         )

@@ -72,6 +72,7 @@ def call_lines(report: Report, argv: Sequence[str], hidden: Container[str]) -> I
     yield f"{shlex.join(argv)}"
     yield from _head(report)
     yield ""
+    yield "user, kernel, by mode, by batch: instructions; number, slept, failed: how often"
     yield from aligned(_call_table(report, hidden))
     yield ""
     yield from _mechanisms(report)
@@ -83,11 +84,10 @@ def call_lines(report: Report, argv: Sequence[str], hidden: Container[str]) -> I
 
 
 CALL_NOTES = (
-    "user: instructions from a call's return to the next call; kernel: from its entry to its "
-    "return, without what it costs to tell calls apart",
-    "by mode, by batch: instructions that supervisor mode would take away, and batches of 32 at "
-    "most; the other events (processes begun, interrupts of the program's code) are only in the "
-    "sums below",
+    "user: from a call's return to the next call; kernel: from its entry to its return, without "
+    "what it costs to tell calls apart",
+    "by mode, by batch: what supervisor mode would take away, and batches of 32 at most; the "
+    "other events (processes begun, interrupts of the program's code) are only in the sums",
     "wrapped: `any`, in a batch or by a worker, which then executes the kernel's instructions in "
     "the caller's place; `batch`, in a batch only; `no`: trapless doctor --calls says why",
 )

@@ -123,6 +123,13 @@ def test_the_first_program_is_the_example():
     assert block and block[1].strip() == code.strip()
 
 
+def test_git_ignores_the_environments_that_documents_make():
+    texts = [path.read_text() for path in DOCUMENTS]
+    made = {name for text in texts for name in re.findall(r"python3 -m venv ([\w.]+)", text)}
+    assert made <= {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    assert "env" in made
+
+
 def test_the_first_program_prints_what_readme_shows():
     if Path("/dev/trapless").exists():
         pytest.skip("README shows what it prints without the module")

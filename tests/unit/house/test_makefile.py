@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an older checkout has left in the build folder is no obstacle to make. Nothing is built."""
+"""What an older checkout has left in the build folder is no obstacle to make, and what newcomers
+build says in few lines what it made."""
 
 from __future__ import annotations
 
@@ -32,3 +33,19 @@ def test_a_file_that_nothing_makes_is_an_error(tmp_path):
     run = make("-n", f"BUILD={tmp_path}", f"{tmp_path}/examples/second")
     assert run.returncode == 2
     assert "No rule to make target" in run.stderr
+
+
+def test_lib_is_built_without_a_word_but_the_last_one():
+    newer = ("-W", "lib/calls.c")
+    (last,) = make(*newer, "lib").stdout.splitlines()
+    assert last.startswith("built: build/lib/libtrapless.a and ")
+    *commands, last = make(*newer, "V=1", "lib").stdout.splitlines()
+    assert "gcc" in commands[0] and last.startswith("built: ")
+    assert make("-s", "lib").stdout == ""
+
+
+def test_workloads_say_what_to_run_next():
+    first, last = make("workloads").stdout.splitlines()
+    assert first.startswith("building: ") and "V=1" in first
+    assert last.startswith("built: ") and "build/examples/first" in last
+    assert make("-s", "workloads").stdout == ""

@@ -123,6 +123,7 @@ def test_a_report_keeps_both_verdicts_apart(chosen: Path, tmp_path: Path):
     read = report_files.read(chosen, Silent())
     assert [claim.holds for claim in read.claims] == [claim.holds for claim in before.claims]
     assert "in a column of its own" in read.verdict()
+    assert "It decides none of the claims that are left open." in read.verdict()
     assert "in a column of its own" not in before.verdict()
     page, text = page_of(chosen), text_report.text(read)
     for shown in (page, text, saved_page.document(read, chosen.parent)):
@@ -150,3 +151,13 @@ def test_claims_of_related_works_are_counted_apart():
         "3 claims of the four papers are tested here: 1 found to hold, 1 found not to hold, "
         "1 left open. Claims of related works: 1 left open."
     )
+
+
+def test_open_claims_that_the_estimate_decides_are_named():
+    result = a_result()
+    names = ("dms-read", "dms-getpid", "dms-saving")
+    both = replace(result, claims=tuple(claims.undecided(name, "", "No clock.") for name in names))
+    section = Section("made-up", "", "", (), both, (), (), {})
+    verdict = Report(Path(), (section,), (), estimate=SAVED).verdict()
+    decided = "2 of the claims that are left open: dms-read holds, dms-saving does not hold."
+    assert verdict.endswith(f" It decides {decided}")

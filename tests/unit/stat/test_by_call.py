@@ -211,6 +211,9 @@ def test_the_table_has_a_row_for_each_call_and_the_sums(found):
     lines = shown(found).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("call "))
     end = start + lines[start:].index("")
+    units, _, numbers = lines[start - 1].partition(": instructions; ")
+    named = [*units.split(", "), *numbers.removesuffix(": how often").split(", ")]
+    assert all(name in lines[start] for name in named) and len(named) == 7
     assert lines[end - 1].startswith("all ") and lines[end - 2].startswith("no call ")
     names = [line.split()[0] for line in lines[start + 1 : end - 2]]
     assert names == [one.name for one in ByCall(found).calls]
