@@ -227,9 +227,10 @@ def test_disk_that_takes_a_part_at_a_time_gets_all(tmp_path, monkeypatch):
 @pytest.mark.skipif(
     ctypes.util.find_library("kdumpfile") is None, reason="no libkdumpfile10 of the system"
 )
-def test_dump_is_read_by_the_systems_own_library(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["kdump-zlib", "kdump-flat"])
+def test_dump_is_read_by_the_systems_own_library(tmp_path, monkeypatch, name):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # no wheel of drgn
-    memory, *_ = open_memory(written(tmp_path, IMAGES["kdump-zlib"](RAM)))
+    memory, *_ = open_memory(written(tmp_path, IMAGES[name](RAM)))
     with memory:
         is_whole = memory.read(0, len(RAM)) == RAM
     assert is_whole
@@ -315,6 +316,7 @@ IN_PROCESS = {
     "raw.zst": Kind.ZSTD,
     "raw.lz4": Kind.LZ4,
     "avml": Kind.AVML,
+    "kdump-flat": Kind.FLAT,
     "migration": Kind.MIGRATION,
     "saved": Kind.SAVED,
 }

@@ -22,6 +22,7 @@ class Kind(Enum):
     LIME = "LiME"
     AVML = "AVML"
     KDUMP = "kdump-compressed"
+    FLAT = "flattened"
     MIGRATION = "QEMU's migration stream"
     SAVED = "libvirt's saved state"
     GZIP = "gzip"
@@ -53,7 +54,7 @@ FORMATS: tuple[Format, ...] = (
     Format(b"AVML", Kind.AVML),
     Format(b"KDUMP   ", Kind.KDUMP),
     Format(b"DISKDUMP", Kind.KDUMP),
-    Format(b"makedumpfile\0", Kind.KDUMP),
+    Format(b"makedumpfile\0", Kind.FLAT),
     Format(b"QEVM", Kind.MIGRATION),
     Format(b"LibvirtQemudSave", Kind.SAVED),
     Format(b"LibvirtQemudPart", Kind.OTHER, "libvirt's saved state, not whole", _DUMP),

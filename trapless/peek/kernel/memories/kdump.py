@@ -26,9 +26,6 @@ from trapless.peek.kernel.memory import GIB
 
 MACHINE_ADDRESS = 1
 """KDUMP_MACHPHYSADDR"""
-FLAT_MAGIC, FLAT_HEADER_BYTES = b"makedumpfile\0", 4096
-FLAT_SEGMENT = struct.Struct(">qq")
-FLAT_SEGMENTS_MAX = 1 << 22
 BLOCK_BYTES_AT, SUB_HEADER, NOTE_AT = 428, struct.Struct("<2Q"), 48
 """In struct disk_dump_header, and in struct kdump_sub_header: the place and length of the notes."""
 HEADER_VERSION_AT, NOTES_SINCE = 8, 4
@@ -117,37 +114,16 @@ class Library:
 
 def _notes(descriptor: int) -> bytes:
     """The notes of a dump; empty where its header has none."""
-    head = _read(descriptor, 0, BLOCK_BYTES_AT + 8)
+    head = os.pread(descriptor, BLOCK_BYTES_AT + 8, 0)
     if len(head) < BLOCK_BYTES_AT + 8:
         return b""
     version, block = (
         int.from_bytes(head[at : at + 4], "little") for at in (HEADER_VERSION_AT, BLOCK_BYTES_AT)
     )
-    place = _read(descriptor, block + NOTE_AT, SUB_HEADER.size)
+    place = os.pread(descriptor, SUB_HEADER.size, block + NOTE_AT)
     if version < NOTES_SINCE or len(place) < SUB_HEADER.size:
         return b""
     offset, length = SUB_HEADER.unpack(place)
-    return _read(descriptor, offset, min(length, limits.CORE_NOTES_BYTES_MAX))
-
-
-def _read(descriptor: int, offset: int, length: int) -> bytes:
-    """Bytes of the dump, whose parts lie in a flattened file in any order."""
     if offset >= 1 << 62:
         return b""
-    if os.pread(descriptor, len(FLAT_MAGIC), 0) != FLAT_MAGIC:
-        return os.pread(descriptor, length, offset)
-    data, place = bytearray(length), FLAT_HEADER_BYTES
-    for _ in range(FLAT_SEGMENTS_MAX):
-        head = os.pread(descriptor, FLAT_SEGMENT.size, place)
-        if len(head) < FLAT_SEGMENT.size:
-            break
-        begin, size = FLAT_SEGMENT.unpack(head)
-        place += FLAT_SEGMENT.size
-        if begin < 0 or size <= 0:
-            break
-        first, last = max(begin, offset), min(begin + size, offset + length)
-        if first < last:
-            part = os.pread(descriptor, last - first, place + first - begin)
-            data[first - offset : first - offset + len(part)] = part
-        place += size
-    return bytes(data)
+    return os.pread(descriptor, min(length, limits.CORE_NOTES_BYTES_MAX), offset)

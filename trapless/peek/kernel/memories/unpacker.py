@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process in a jail that unpacks an image: compressed files, AVML, kdump, migration streams.
+"""The process in a jail that unpacks an image: packed files, AVML, kdump, migration streams.
 
 It gets the open image and a pipe, gives up all else (base/jail.py), and writes what it unpacks as
 pieces with their places; the parent (unpacking.py) puts them into a file. Owns the order of the
@@ -36,6 +36,7 @@ AVML_MAGIC, AVML_VERSION = 0x4C4D5641, 2
 SNAPPY_RAW, SNAPPY_PACKED, SNAPPY_NAME = 0x01, 0x00, 0xFF
 SNAPPY_CHUNK_MAX = 1 << 16
 """The most bytes that one chunk of a snappy stream unpacks to."""
+FLAT_HEADER_BYTES, FLAT_PART = 4096, struct.Struct(">qq")
 SAVED_HEADER = struct.Struct("<16sIIIII")
 SAVED_HEADER_BYTES = 92
 SAVED_PACKED = {1: Kind.GZIP, 2: Kind.BZIP2, 3: Kind.XZ, 5: Kind.ZSTD}
@@ -90,6 +91,25 @@ def _compressed(descriptor: int, kind: Kind, pieces: Pieces) -> dict[str, Any]:
         pieces.write(place, data)
         place += len(data)
     return {"file": place}
+
+
+def _flat(descriptor: int, _kind: Kind, pieces: Pieces) -> dict[str, Any]:
+    """The file whose parts lie in any order in the form that makedumpfile and QEMU write to pipes.
+
+    The libkdumpfile of Debian 12 does not read that form, newer ones do.
+    """
+    file, size = opened(descriptor, FLAT_HEADER_BYTES), 0
+    while True:
+        place, length = FLAT_PART.unpack(exactly(file, FLAT_PART.size))
+        if place < 0:
+            return {"file": size}
+        if not 0 < length <= limits.UNPACKED_BYTES_MAX - place:
+            raise PeekError(f"it has a part of {length} bytes at {place:#x}: it is damaged")
+        size = max(size, place + length)
+        while length:
+            data = exactly(file, min(length, CHUNK_BYTES))
+            pieces.write(place, data, zeros=True)  # it may take the place of an earlier part
+            place, length = place + len(data), length - len(data)
 
 
 def _avml(descriptor: int, _kind: Kind, pieces: Pieces) -> dict[str, Any]:
@@ -160,6 +180,7 @@ def _kdump(library: Library) -> Callable[[int, Kind, Pieces], dict[str, Any]]:
 READERS: dict[Kind, Callable[[int, Kind, Pieces], dict[str, Any]]] = {
     **dict.fromkeys((Kind.GZIP, Kind.BZIP2, Kind.XZ, Kind.ZSTD, Kind.LZ4), _compressed),
     Kind.AVML: _avml,
+    Kind.FLAT: _flat,
     Kind.SAVED: _saved,
     Kind.MIGRATION: lambda descriptor, _, pieces: read_migration(opened(descriptor), pieces),
 }
@@ -168,11 +189,11 @@ READERS: dict[Kind, Callable[[int, Kind, Pieces], dict[str, Any]]] = {
 def main(number: str, name: str, library: str) -> None:
     """Unpack the image with that descriptor, of the kind of that name."""
     descriptor, kind = int(number), Kind(name)
-    reader = _kdump(Library(library)) if kind is Kind.KDUMP else READERS[kind]
-    if kind in (Kind.ZSTD, Kind.LZ4, Kind.AVML, Kind.SAVED):
-        _load_pyarrow()
     said: dict[str, Any]
     try:
+        reader = _kdump(Library(library)) if kind is Kind.KDUMP else READERS[kind]
+        if kind in (Kind.ZSTD, Kind.LZ4, Kind.AVML, Kind.SAVED):
+            _load_pyarrow()
         own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         jail.enter(own + limits.UNPACKER_MEMORY_BYTES)
         pieces = Pieces()
