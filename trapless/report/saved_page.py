@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,28 +87,50 @@ def _first(report: Report) -> Iterator[Table]:
 
 def _claims(report: Report) -> Iterator[str]:
     for paper, found in summary.by_paper(report):
-        columns: tuple[str, ...] = ("claim", "verdict", "published", "here", "why")
-        rows: list[tuple[str, ...]] = [
-            (_stated(claim), claim.verdict, claim.published, claim.ours, claim.note)
-            for claim in found
-        ]
+        columns: tuple[str, ...] = ("verdict", "claim", "published", "here")
+        rows = [_row(claim) for claim in found]
         estimated = [report.estimated.get(claim.id) for claim in found]
         if any(estimated):
-            columns = (*columns[:2], "by estimate", *columns[2:])
+            columns = (columns[0], "by estimate", *columns[1:])
             rows = [
-                (*row[:2], summary.estimated_text(one), *row[2:])
-                for row, one in zip(rows, estimated, strict=True)
+                (row[0], _estimate(one), *row[1:]) for row, one in zip(rows, estimated, strict=True)
             ]
         yield from _tables([Table("claims", paper, columns, tuple(rows))])
 
 
-def _stated(claim: Claim) -> str:
-    """A claim's id, what it says, and the bounds by which it is judged."""
+def _row(claim: Claim) -> tuple[str, ...]:
+    """The verdict, the claim and both values in short; the rest and the reason are folded."""
     known = published().get(claim.id)
-    if known is None:
-        return claim.id
-    bounds = " and ".join(f"{value} {bound}" for value, bound in known.holds.items())
-    return f"{claim.id}: {known.claim}" + (f". It holds if {bounds}" if bounds else "")
+    stated = f"{claim.id}: {known.claim}" if known else claim.id
+    bounds = (
+        " and ".join(f"{value} {bound}" for value, bound in known.holds.items()) if known else ""
+    )
+    ours, more = _parted(claim.ours)
+    reason = (
+        f"Also: {more}." if more else "",
+        f"It holds if {bounds}." if bounds else "",
+        claim.note,
+    )
+    return claim.verdict, stated, claim.published, _folded(ours, " ".join(filter(None, reason)))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """A text before and after its first semicolon that is in no parentheses."""
+    for at in (match.start() for match in re.finditer("; ", text)):
+        if text.count("(", 0, at) == text.count(")", 0, at):
+            return text[:at], text[at + 2 :]
+    return text, ""
+
+
+def _estimate(claim: Claim | None) -> str:
+    if claim is None:
+        return summary.ABSENT
+    return _folded(claim.verdict, summary.estimated_text(claim).removeprefix(f"{claim.verdict}: "))
+
+
+def _folded(short: str, rest: str) -> str:
+    """A cell whose rest a click unfolds."""
+    return f"{short}<details><summary>why</summary>{rest}</details>" if rest else short
 
 
 def _section(section: Section, folder: Path, root: Path) -> Iterator[str]:
