@@ -58,12 +58,14 @@ def cross_build(
 ) -> None:
     """Bring programs for another processor up to date, by its cross compiler and the libraries in
     an unpacked root."""
-    into = build_dir() / arch.name
+    into, root = build_dir() / arch.name, repo_root()
+    # as a user's `make BUILD=` names it: lists of what objects depend on know them by that name
+    named = into.relative_to(root) if into.is_relative_to(root) else into
     compiler, archiver = arch.tool("gcc"), arch.tool("ar")
     needed = {"make": "make", compiler: f"gcc-{arch.triplet}", archiver: f"gcc-{arch.triplet}"}
     found = f"-L{libraries}/usr/lib/{arch.triplet}"
-    words = [f"CC={compiler} {found}", f"AR={archiver}", f"BUILD={into}"]
-    _make([*words, *(f"{into}/{path}" for path in paths)], needed, into, progress)
+    words = [f"CC={compiler} {found}", f"AR={archiver}", f"BUILD={named}"]
+    _make([*words, *(f"{named}/{path}" for path in paths)], needed, into, progress)
 
 
 def _make(words: Sequence[str], needed: Mapping[str, str], into: Path, progress: Progress) -> None:

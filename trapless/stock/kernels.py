@@ -98,7 +98,7 @@ DEBUG_SOURCES = {
 }
 """What the kernels of debug_kernel.py are built from."""
 
-KERNEL_PACKAGES = re.compile(r"linux-(image|binary|modules|headers|kbuild)-\d")
+KERNEL_PACKAGES = re.compile(r"linux-(base|image|binary|modules|headers|kbuild)-\d")
 """The packages with the kernel's own files, among the dependencies of image and headers."""
 
 BUILD_TOOLS = "linux-kbuild-"

@@ -115,6 +115,7 @@ def test_modules_for_another_processor_are_built_by_tools_of_this_one(
     )
     tools = {path.name: path.read_text() for path in (root / "usr/bin").iterdir()}
     assert tools == dict.fromkeys(("modpost", "gcc", "libc", "awk", *kernels.ROOT_TOOLS), "amd64")
+    assert kernel.modules_dir is not None and (kernel.modules_dir / "modules.builtin").exists()
     assert kernel.provenance["gcc-9-aarch64-linux-gnu"].startswith("9.1-2 ")
     assert kernel.provenance["linux-kbuild-9.9.1"].startswith("9.9.1-1 ")
 
@@ -122,10 +123,13 @@ def test_modules_for_another_processor_are_built_by_tools_of_this_one(
 def offer_for_arm64(mirror: Repository, release: str, version: str) -> None:
     """A kernel of arm64, and build tools in the versions that each processor has now."""
     image, headers = f"linux-image-{release}", f"linux-headers-{release}"
-    files = {f"boot/vmlinuz-{release}": b"", f"lib/modules/{release}/modules.order": b""}
+    modules = f"lib/modules/{release}"
+    files = {f"boot/vmlinuz-{release}": b"", f"{modules}/modules.order": b""}
+    base = f"linux-base-{release}"
     needs = "linux-kbuild-9.9.1 (= 9.9.1-1), gcc-9-for-host"
     for name, content, depends in (
-        (image, files, ""),
+        (image, files, base),
+        (base, {f"{modules}/modules.builtin": b""}, ""),
         ("linux-image-arm64", {"usr/share/m": b""}, image),
         (headers, {f"usr/src/{headers}/Makefile": b""}, needs),
         ("gcc-9-for-host", {"usr/share/m": b""}, "gcc-9-aarch64-linux-gnu"),
