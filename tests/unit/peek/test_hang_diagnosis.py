@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
+import shutil
 import socket
 import struct
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -406,6 +409,21 @@ def test_remedy_for_unknown_registers_fits_the_machine(lives, has_emulator, word
     explained = two_looks._with_stacks(target, held, None, lack)  # type: ignore[arg-type]
     for said in ("\n".join(text.stacks_for_people([one], lack)), explained.evidence[0]):
         assert words in said and others not in said
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_units_of_the_alarm_are_well_formed(tmp_path):
+    page = Path(two_looks.__file__).with_name("README.md").read_text()
+    units = []
+    for name, unit in re.findall(r"```ini\n# (\S+)\n(.*?)```", page, re.S):
+        path = tmp_path / name.replace("@.", "@web.")
+        path.write_text(unit.replace("/usr/bin/trapless", sys.executable))
+        units.append(path)
+    assert len(units) == 2
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_tabs_of_a_log_stay_tabs():
