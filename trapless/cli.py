@@ -41,9 +41,10 @@ EXAMPLES = """\b
 Examples:
   trapless doctor                          what can run here, and why not
   trapless lab -- uname -r                 a command on a stock kernel, in a VM
-  trapless lab --host-root -- python3 x.py any program of this machine, read-only
+  trapless lab --host-root -- python3 x.py any program; its changes are gone with the VM
   trapless run --lab --mode supervisor ls  a program without the trap, in a VM
   trapless stat --lab -- ls -R /usr/share  what crossings cost a program
+  trapless peek why                        why a VM hangs, seen from outside
   trapless estimate                        what a trap costs here, and batches would save
   trapless evaluate --quick                experiments, in minutes, then one report
   trapless report results                  the report again, from saved files

@@ -212,6 +212,13 @@ def peek() -> None:
 
     The kernel is read out of its machine's memory. Nothing is loaded into the kernel, it does
     not help, and its memory is never written. With --local and --ssh it shows its memory itself.
+
+    \b
+    trapless peek why                   why the only VM here hangs
+    trapless peek why web.dump          the same of a dump that somebody has sent
+    trapless peek top --vm web          what the kernel of a VM does
+    trapless peek top --ssh root@web    the same of another machine
+    trapless peek serve                 all VMs of this host, for Prometheus and browsers
     """
 
 

@@ -97,8 +97,9 @@ ALL_ZEROS = Refusal(
     "name the file that its monitor has as memory (mem-path of QEMU)",
 )
 STILL_BOOTING = Refusal(
-    _NO_KERNEL + '"{banner}" is there, but still booting, or was built without CONFIG_VMCORE_INFO',
-    "without that option a kernel cannot be read",
+    _NO_KERNEL + '"{banner}" is there: it is still booting, or was built without '
+    "CONFIG_VMCORE_INFO",
+    "a kernel without that option cannot be read",
 )
 NO_LINUX = Refusal(
     _NO_KERNEL + "either no Linux runs in it, or one that is still booting, was built without "
