@@ -155,7 +155,7 @@ def analyse(raw: Raw) -> Findings:
     for (work, way, base), one in ratios(raw).items():
         unit = f"cpu_ratio_to_{base}"
         metrics[f"native.{work}.{way}.{unit}"] = Metric(
-            round(one.median, 3), unit, "measured", one.n, round(one.spread, 3)
+            round(one.median, 4), unit, "measured", one.n, round(one.spread, 4)
         )
     return Findings(metrics)
 

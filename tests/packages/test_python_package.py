@@ -65,6 +65,14 @@ def test_one_wheel_serves_every_python_and_has_the_library_inside(pip, archive, 
     assert "3 calls" in said
 
 
+def test_a_build_says_what_the_machine_lacks(pip, tmp_path):
+    words = [pip.parent / "python", "setup.py", "-q", "build_ext", "-b", tmp_path, "-t", tmp_path]
+    environment = os.environ | {"CC": "/absent/cc"}
+    done = subprocess.run(words, cwd=BINDING, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "absent: the C compiler /absent/cc. On Debian: apt-get install gcc" in done.stderr
+
+
 def test_sub_interpreters_refuse_it():
     program = """
 import _xxsubinterpreters as interpreters

@@ -7,10 +7,14 @@ sdist takes them along, and has them there.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = (HERE / "../../..").resolve()
@@ -23,6 +27,20 @@ def copy_library() -> None:
     shutil.copytree(CHECKOUT / "include", INSIDE / "include")
     left_out = shutil.ignore_patterns("bindings")
     shutil.copytree(CHECKOUT / "lib", INSIDE / "lib", ignore=left_out)
+
+
+class Build(build_ext):
+    """Says what this machine lacks, where the compiler would say less."""
+
+    def run(self) -> None:
+        compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+        headers = Path(sysconfig.get_path("include"), "Python.h")
+        lacks = [] if shutil.which(compiler) else [f"the C compiler {compiler}"]
+        lacks += [] if headers.exists() else [f"Python's headers ({headers})"]
+        if lacks:
+            remedy = "On Debian: apt-get install gcc python3-dev"
+            sys.exit(f"libtrapless is built from C; absent: {' and '.join(lacks)}. {remedy}")
+        super().run()
 
 
 def build() -> None:
@@ -41,7 +59,7 @@ def build() -> None:
         py_limited_api=True,
     )
     oldest = {"py_limited_api": "cp311"}
-    setup(ext_modules=[extension], options={"bdist_wheel": oldest})
+    setup(ext_modules=[extension], options={"bdist_wheel": oldest}, cmdclass={"build_ext": Build})
 
 
 if not (CHECKOUT / "include/trapless.h").exists():

@@ -91,6 +91,9 @@ def test_attributes_and_folders_are_those_of_os(folder: Path):
             assert await entry.is_dir() == wanted.is_dir()
             assert await entry.is_file() == wanted.is_file()
             assert await entry.is_symlink() == wanted.is_symlink()
+            for question in (entry.is_dir, entry.is_file, entry.is_symlink):
+                with pytest.raises(TypeError, match="must be awaited"):
+                    assert question()
             assert await entry.stat(follow_symlinks=False) == wanted.stat(follow_symlinks=False)
         tops: tuple[Any, ...] = (folder, os.fspath(folder), os.fsencode(folder))
         for top in tops:
@@ -163,7 +166,7 @@ def test_arguments_that_contradict_or_are_out_of_bounds_are_refused(folder: Path
 
 @pytest.mark.skipif(os.path.exists("/dev/trapless"), reason="the module is loaded")
 def test_a_module_that_is_not_loaded_is_named():
-    with pytest.raises(FileNotFoundError, match=r"the module is not loaded: .*/dev/trapless"):
+    with pytest.raises(FileNotFoundError, match=r"the module is not loaded \(/dev/trapless"):
         Batch(backend=Backend.MODULE)
 
     async def work():

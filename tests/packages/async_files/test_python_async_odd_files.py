@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Files that are unlike most, through libtrapless.aio.Files: those that are closed or given up
 while requests are under way, those of /proc, links to themselves, and times far from now. Also what
-programs that come from other libraries try first.
+programs that come from other libraries try first, and what errors say.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import pytest
 import libtrapless
 from libtrapless.aio import Files
 from tests.packages.async_files.test_python_async_files import opened_paths, run
+from tests.packages.conftest import run_python
 
 LIMIT_S = 300
 """For what hangs."""
@@ -238,3 +240,46 @@ def test_a_package_that_was_not_compiled_says_how(tmp_path: Path):
     )
     assert "ModuleNotFoundError: libtrapless was not compiled" in refused.stderr
     assert "`make lib`" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (7, 7))", "ulimit -n"),
+        ("os.environ['TRAPLESS_BACKEND'] = 'fast'", "auto, plain or module"),
+    ],
+)
+def test_an_engine_that_cannot_be_made_says_what_helps(before: str, said: str):
+    program = f"""
+import asyncio, os, resource
+from libtrapless.aio import Files
+
+async def work():
+    {before}
+    await Files().stat("/")
+
+asyncio.run(work())
+"""
+    done = run_python("-c", program)
+    assert done.returncode == 1 and said in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_a_temporary_file_is_named_as_the_page_says_and_goes_after_an_error(tmp_path: Path):
+    seen = set()
+    (tmp_path / "sub").mkdir()
+
+    async def work(files: Files):
+        writes = [
+            asyncio.ensure_future(files.write_file(tmp_path / name, bytes(2_000_000), replace=True))
+            for name in ("small", "sub", "other")
+        ]
+        while not all(write.done() for write in writes):
+            seen.update(set(os.listdir(tmp_path)) - before)
+            await asyncio.sleep(0)
+        assert isinstance(writes[1].exception(), IsADirectoryError)
+
+    before = {"small", "sub", "other"}
+    for _ in range(50):
+        run(work)
+    assert seen and all(re.fullmatch(r"\.[0-9a-f]{16}\.tmp", name) for name in seen)
+    assert set(os.listdir(tmp_path)) == before

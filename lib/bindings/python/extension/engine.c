@@ -75,7 +75,7 @@ int tlpy_engine_enter(struct engine *engine, struct entry *entry, PyObject *futu
 {
 	if (error) {
 		entry->source = NULL;
-		tlpy_raise_error(-error, "files");
+		tlpy_raise_failure(-error);
 		return -1;
 	}
 	entry->future = Py_NewRef(future);
@@ -181,7 +181,7 @@ static PyObject *engine_submit(PyObject *self, PyObject *unused)
 	(void)unused;
 	engine->submitting = false;
 	if (error)
-		return tlpy_raise_error(-error, "files");
+		return tlpy_raise_failure(-error);
 	Py_RETURN_NONE;
 }
 
@@ -334,7 +334,7 @@ static PyObject *engine_take(PyObject *self, PyObject *unused)
 		return NULL;
 	}
 	if (n < 0)
-		return tlpy_raise_error(-n, "files");
+		return tlpy_raise_failure(-n);
 	Py_RETURN_NONE;
 }
 
@@ -357,7 +357,8 @@ static int engine_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	error = tl_files_create(&engine->files, workers, flags);
 	if (error) {
-		tlpy_raise_error(-error, error == -ENOENT ? TLPY_NO_MODULE : "files");
+		tlpy_raise_error(-error, tlpy_cause(-error, error == -EINVAL ?
+			"TRAPLESS_BACKEND is auto, plain or module" : "the engine of files"));
 		return -1;
 	}
 	engine->call_soon = Py_NewRef(call_soon);
@@ -384,7 +385,7 @@ static PyObject *engine_fileno(PyObject *self, PyObject *unused)
 	if (!files)
 		return NULL;
 	fd = tl_files_fd(files);
-	return fd < 0 ? tlpy_raise_error(-fd, "files") : PyLong_FromLong(fd);
+	return fd < 0 ? tlpy_raise_failure(-fd) : PyLong_FromLong(fd);
 }
 
 static PyObject *engine_backend(PyObject *self, void *unused)

@@ -144,8 +144,13 @@ PyObject *tlpy_queue_flush(PyObject *self, PyObject *const *args, Py_ssize_t giv
 PyObject *tlpy_queue_flush_busy(PyObject *self, PyObject *steps);
 /* The call with which the next flush begins, or None. */
 PyObject *tlpy_queue_at(struct queue *queue);
-#define TLPY_NO_MODULE "the module is not loaded (" TL_DEVICE " is missing)"
 PyObject *tlpy_raise_error(int error, const char *what);
+/* Says why no object of the library could be made, and what helps; `otherwise` for other errors. */
+const char *tlpy_cause(int error, const char *otherwise);
+/* Says why a function of the C library has failed on an engine that it made. */
+PyObject *tlpy_raise_failure(int error);
+/* Why a flush fails for good. */
+#define TLPY_LOST "the program has closed the library's descriptors"
 /* The slot of a call that waits in this queue, or -1 with an exception. */
 int tlpy_queue_slot_of(struct queue *queue, struct call *call);
 

@@ -82,7 +82,7 @@ static int list_make(struct list *list, PyObject *paths, unsigned int calls)
 	error = tl_batch_create(&list->batch, FILES_MAX * calls, 0);
 	if (!error)
 		return 0;
-	tlpy_raise_error(-error, "a batch");
+	tlpy_raise_error(-error, tlpy_cause(-error, "a batch"));
 failed:
 	list_destroy(list);
 	return -1;
@@ -106,7 +106,7 @@ static int flush(struct tl_batch *batch)
 		made = tl_batch_flush(batch);
 		Py_END_ALLOW_THREADS
 		if (made < 0 && made != -EINTR) {
-			tlpy_raise_error(-made, "flush");
+			tlpy_raise_error(-made, TLPY_LOST);
 			return -1;
 		}
 		if (!tl_batch_queued(batch))

@@ -59,7 +59,7 @@ static int flush_all(struct queue *queue, unsigned long long steps)
 			return -1;
 		}
 		if (made < 0 && made != -EINTR) {
-			tlpy_raise_error(-made, "flush");
+			tlpy_raise_error(-made, TLPY_LOST);
 			return -1;
 		}
 		if (!tl_batch_queued(batch))

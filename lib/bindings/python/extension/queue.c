@@ -20,6 +20,34 @@ PyObject *tlpy_raise_error(int error, const char *what)
 	return tlpy_raise_result(-error, what, none);
 }
 
+const char *tlpy_cause(int error, const char *otherwise)
+{
+	switch (error) {
+	case ENOENT:
+		return "the module is not loaded (" TL_DEVICE " is missing)";
+	case EACCES:
+		return "this process may not open " TL_DEVICE;
+	case EMFILE:
+	case ENFILE:
+		return "no descriptor is left: raise the limit, ulimit -n";
+	case ENOMEM:
+		return "no memory is left, or the limit of locked memory is reached: ulimit -l";
+	case EAGAIN:
+		return "no further thread may be started: raise the limit, ulimit -u";
+	default:
+		return otherwise;
+	}
+}
+
+PyObject *tlpy_raise_failure(int error)
+{
+	const char *what = TLPY_LOST;
+
+	if (error == EPERM)
+		what = "this is the child of a fork: use Files in an event loop that began here";
+	return tlpy_raise_error(error, tlpy_cause(error, what));
+}
+
 struct tl_batch *tlpy_queue_use(struct queue *queue, int in_child)
 {
 	if (!queue->batch || queue->closing) {
@@ -187,7 +215,7 @@ int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (error) {
 		PyOS_snprintf(what, sizeof(what), "a batch of %d calls%s", (int)entries,
 			      error == -EINVAL ? ": there may be 1 to 4096" : "");
-		tlpy_raise_error(-error, error == -ENOENT ? TLPY_NO_MODULE : what);
+		tlpy_raise_error(-error, tlpy_cause(-error, what));
 		return -1;
 	}
 	queue->entries = (uint32_t)(queue->batch->end - queue->batch->requests);

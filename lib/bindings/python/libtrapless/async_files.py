@@ -13,15 +13,14 @@ import errno
 import os
 import stat as modes
 import sys
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal, cast, overload
 
-from libtrapless._direntry import DirEntry
+from libtrapless._direntry import DirEntry, Wrapped
 from libtrapless._ring import Engine, FileDescriptor
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from typing import Never, Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
@@ -201,23 +200,8 @@ class File:
         await self.close()
 
 
-class _Opening(Coroutine[Any, Any, File]):
+class _Opening(Wrapped[File]):
     """What open() returns: `await` it, or use it in `async with`."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, File]) -> None:
-        self._coroutine = coroutine
-
-    def send(self, value: Any) -> Any:
-        return self._coroutine.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def __await__(self) -> Generator[Any, Any, File]:
-        return self._coroutine.__await__()
 
     if not TYPE_CHECKING:
 
@@ -289,7 +273,8 @@ class Files:
 
         With `replace` the bytes go to a new file, which takes the old one's place when it is whole.
         It has `mode`, or the permissions of the old file if none is given. It does not have the old
-        one's owner, and a link is replaced, not followed."""
+        one's owner, and a link is replaced, not followed. Meanwhile the new file's name is "." with
+        16 hexadecimal digits and ".tmp", in the same folder; after an error it is removed."""
         if append and replace:
             raise ValueError("append and replace exclude each other")
         if isinstance(data, str):
@@ -389,15 +374,19 @@ class Files:
         return File(self, fd, path)
 
     async def unlink(self, path: StrOrBytesPath) -> None:
+        """Remove a file or a link."""
         await self._number(path, "unlinkat", AT_FDCWD, path, 0)
 
     async def mkdir(self, path: StrOrBytesPath, mode: int = 0o777) -> None:
+        """Make a folder; its parent must be there."""
         await self._number(path, "mkdirat", AT_FDCWD, path, mode)
 
     async def rmdir(self, path: StrOrBytesPath) -> None:
+        """Remove an empty folder."""
         await self._number(path, "unlinkat", AT_FDCWD, path, AT_REMOVEDIR)
 
     async def rename(self, source: StrOrBytesPath, target: StrOrBytesPath) -> None:
+        """Give a file another name. A file that has that name is replaced."""
         await self._number(source, "renameat", AT_FDCWD, source, AT_FDCWD, target)
 
     async def copy(self, source: StrOrBytesPath, target: StrOrBytesPath) -> int:
