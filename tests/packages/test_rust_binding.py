@@ -21,7 +21,7 @@ CRATE = ROOT / "lib/bindings/rust"
 BUILT = ROOT / "build/rust/debug"
 IN_GUEST = os.environ.get("TRAPLESS_BACKEND") == "module"
 LIMIT_S = 1200
-TESTS = {"batch": 18, "descriptors": 12, "walk": 3}
+TESTS = {"batch": 18, "descriptors": 12, "walk": 4}
 
 
 def cargo(*words: str, folder: Path = CRATE) -> str:

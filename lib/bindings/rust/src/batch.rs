@@ -67,10 +67,38 @@ fn checked(result: c_int) -> io::Result<c_int> {
     }
 }
 
+/// Returns the error of a function that creates something, with its reason in words. `flags` are 0
+/// where the variable TRAPLESS_BACKEND chooses who makes the calls.
+pub fn creation_error(result: c_int, flags: c_uint) -> io::Error {
+    const MISSING: &str = "the module is not loaded (/dev/trapless is missing)";
+    let error = error_of(result.into());
+    let variable = std::env::var_os("TRAPLESS_BACKEND").filter(|_| flags == 0);
+    let variable = variable.unwrap_or_default();
+    let text = match (error.kind(), &*variable.to_string_lossy()) {
+        (io::ErrorKind::InvalidInput, "" | "auto" | "plain" | "module") => return error,
+        (io::ErrorKind::InvalidInput, other) => {
+            format!("TRAPLESS_BACKEND={other}: it may be auto, plain or module")
+        }
+        (io::ErrorKind::NotFound, "module") => format!("TRAPLESS_BACKEND=module: {MISSING}"),
+        (io::ErrorKind::NotFound, _) => MISSING.to_owned(),
+        (_, "module") => format!("TRAPLESS_BACKEND=module: the module cannot be used: {error}"),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), text)
+}
+
 fn create(entries: u32, flags: c_uint) -> io::Result<NonNull<sys::tl_batch>> {
+    if !(1..=sys::TL_ENTRIES_MAX).contains(&entries) {
+        let most = sys::TL_ENTRIES_MAX;
+        let text = format!("a batch takes 1 to {most} calls, and not {entries}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     let mut ring = ptr::null_mut();
     // SAFETY: `ring` is a place for the pointer that the library stores on success.
-    checked(unsafe { sys::tl_batch_create(&mut ring, entries, flags) })?;
+    let result = unsafe { sys::tl_batch_create(&mut ring, entries, flags) };
+    if result < 0 {
+        return Err(creation_error(result, flags));
+    }
     NonNull::new(ring).ok_or_else(|| io::Error::from(io::ErrorKind::Other))
 }
 

@@ -14,6 +14,8 @@ mod stat;
 pub mod sys;
 mod walk;
 
+#[doc(hidden)]
+pub use batch::creation_error;
 pub use batch::{Backend, Batch};
 pub use calls::{Calls, Flushed, Stopped};
 pub use request::{Argument, Call, Condition, Fd, Opened, Piped, Read, Value};

@@ -12,6 +12,7 @@ pub use crate::counts::tl_stats;
 pub const TL_PLAIN: c_uint = 1 << 0;
 pub const TL_MODULE: c_uint = 1 << 1;
 pub const TL_UNORDERED: c_uint = 1 << 2;
+pub const TL_ENTRIES_MAX: c_uint = 4096;
 pub const TL_STEPS_DEFAULT: u64 = 1048576;
 
 pub const TL_BACKEND_PLAIN: c_int = 0;

@@ -2,7 +2,7 @@
 //! A walk through a tree, whose entries have their attributes. It owns the iterator; the library
 //! reads directories, by compound calls where the module makes them.
 
-use crate::batch::{static_text, Backend};
+use crate::batch::{static_text, Backend, Batch};
 use crate::sys;
 use std::ffi::{CString, OsStr};
 use std::os::raw::c_uint;
@@ -132,6 +132,7 @@ impl WalkOptions {
             )
         };
         if error != 0 {
+            Batch::new(1)?; // its error says so if the module is missing, and not the root
             return Err(io::Error::from_raw_os_error(-error));
         }
         Ok(Walk { raw })

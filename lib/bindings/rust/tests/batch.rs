@@ -131,11 +131,12 @@ fn a_full_batch_refuses_calls_until_a_flush() {
     drop(calls.flush().unwrap());
     assert_eq!(batch.calls().room(), 2);
     assert_eq!(Batch::new(3).unwrap().calls().room(), 4);
-    for entries in [0, 8192] {
-        assert_eq!(
-            Batch::new(entries).unwrap_err().kind(),
-            io::ErrorKind::InvalidInput
-        );
+    assert_eq!(Batch::new(4096).unwrap().entries(), 4096);
+    for entries in [0, 4097] {
+        let error = Batch::new(entries).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let text = format!("a batch takes 1 to 4096 calls, and not {entries}");
+        assert_eq!(error.to_string(), text);
     }
 }
 

@@ -6,8 +6,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs, process};
-use trapless::{Backend, Kind, Walk, WalkOptions};
+use trapless::{Backend, Batch, Kind, Walk, WalkOptions};
 
 struct Tree(PathBuf);
 
@@ -115,4 +116,33 @@ fn errors_are_those_of_the_system() {
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     let error = Walk::new("a\0b").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}
+
+const UNKNOWN: &str = "TRAPLESS_BACKEND=none: it may be auto, plain or module";
+const MISSING: &str =
+    "TRAPLESS_BACKEND=module: the module is not loaded (/dev/trapless is missing)";
+
+/// It runs once more in a process with each variable, since tests of one process share theirs.
+#[test]
+fn a_backend_that_cannot_be_had_is_named() {
+    if let Ok(wanted) = env::var("WANTED_ERROR") {
+        assert_eq!(Batch::new(8).unwrap_err().to_string(), wanted);
+        assert_eq!(Walk::new("/").unwrap_err().to_string(), wanted);
+        return;
+    }
+    for (backend, wanted) in [("none", UNKNOWN), ("module", MISSING)] {
+        if wanted == MISSING && Path::new("/dev/trapless").exists() {
+            continue;
+        }
+        let again = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "a_backend_that_cannot_be_had_is_named"])
+            .envs([("TRAPLESS_BACKEND", backend), ("WANTED_ERROR", wanted)])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(
+            again.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+    }
 }
