@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The example for Go counts as find does, also while memory is collected."""
+"""The package for Go: its own tests, its examples beside find, and a program that imports it."""
 
 from __future__ import annotations
 
@@ -17,34 +17,61 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "lib/bindings/go"
 
 
-def run(*command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, cwd: Path = EXAMPLE, **env: str) -> subprocess.CompletedProcess[str]:
     env |= {name: str(ROOT / "build/lib") for name in ("PKG_CONFIG_PATH", "LD_LIBRARY_PATH")}
     return subprocess.run(
-        command, cwd=EXAMPLE, env=os.environ | env, capture_output=True, text=True, timeout=800
+        command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=800
     )
 
 
+def go(*words: str | Path, cwd: Path = EXAMPLE) -> str:
+    cache = str(ROOT / "build/go")
+    done = run("go", *words, cwd=cwd, GOCACHE=cache, GOFLAGS="-mod=mod", GOPROXY="off")
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
-def du(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples."""
     if shutil.which("go") is None:
         pytest.skip("go is missing")
     for name in ("libtrapless.so", "trapless-uninstalled.pc"):
         make(ROOT / "build/lib" / name)
-    program = tmp_path_factory.mktemp("go") / "du"
-    for words in (("go", "vet", "."), ("go", "build", "-o", program, ".")):
-        done = run(*words, GOCACHE=str(ROOT / "build/go"), GOFLAGS="-mod=mod", GOPROXY="off")
-        assert done.returncode == 0, done.stderr
-    return program
+    folder = tmp_path_factory.mktemp("go")
+    go("vet", "./...")
+    go("build", "-o", f"{folder}/", "./examples/...")
+    return folder
 
 
-def test_the_example_for_go_counts_bytes_while_memory_is_collected(du, tmp_path):
+def test_a_walk_is_that_of_the_standard_library(programs):
+    assert "ok" in go("test", "./...")
+
+
+def test_the_first_program_says_why_its_calls_are_plain(programs):
+    lines = run(programs / "first", TRAPLESS_BACKEND="plain").stdout.splitlines()
+    assert lines[0].startswith("3 calls, one by one: ") and "TRAPLESS_BACKEND" in lines[0]
+    assert lines[1] == f"getppid: {os.getpid()}"
+    assert lines[2] == f"lstat /: 0, inode {os.lstat('/').st_ino}" and lines[3] == "close -1: -9"
+
+
+def test_a_program_of_another_module_imports_the_package(programs, tmp_path):
+    source = (EXAMPLE / "examples/first/main.go").read_text()
+    (tmp_path / "main.go").write_text(source)
+    go("mod", "init", "example.org/mine", cwd=tmp_path)
+    name = "trapless.example/go"
+    go("mod", "edit", f"-require={name}@v0.0.0", f"-replace={name}={EXAMPLE}", cwd=tmp_path)
+    assert "close -1: -9" in go("run", ".", cwd=tmp_path)
+
+
+def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
     files = random_trees.texts(tmp_path)
     (tmp_path / "link").symlink_to("/absent")
-    done = run(du, tmp_path, GOGC="1", GODEBUG="cgocheck=1")
+    done = run(programs / "du", tmp_path, GOGC="1", GODEBUG="cgocheck=1")
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) == sum(path.stat().st_size for path in files)
 
 
-def test_a_tree_that_is_not_there_is_an_error(du):
-    done = run(du, "/absent")
+def test_a_tree_that_is_not_there_is_an_error(programs):
+    done = run(programs / "du", "/absent")
     assert done.returncode == 1 and "no such file" in done.stderr

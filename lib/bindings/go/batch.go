@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
-// A batch of libtrapless for Go. Calls are queued in memory of Go, and one call of cgo queues all of
-// them in the batch and flushes it. What the calls point to is pinned until then.
-
-package main
+// Package trapless makes many system calls by one crossing into the kernel, by libtrapless.
+//
+// A Batch queues calls in memory of Go, and one call of cgo queues all of them in the library's
+// batch and flushes it. What the calls point to is pinned until then. A Walk is a tree of files.
+package trapless
 
 /*
 #cgo pkg-config: trapless
@@ -61,6 +62,11 @@ func NewBatch(entries int) (*Batch, error) {
 		return nil, syscall.Errno(-err)
 	}
 	return batch, nil
+}
+
+// Reason says in words why calls are made one by one; empty: one crossing makes them.
+func (batch *Batch) Reason() string {
+	return C.GoString(C.tl_batch_reason(batch.ring))
 }
 
 // Close frees the batch.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
-// An example, and not a package to import: a program copies what it needs of batch.go.
+// README.md says how a program imports it from a checkout: by `replace`.
 
 module trapless.example/go
 

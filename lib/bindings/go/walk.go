@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+//
+// A tree of files with their attributes. One call of cgo brings all entries up to the next directory,
+// at most 256.
+
+package trapless
+
+/*
+#cgo pkg-config: trapless
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <trapless.h>
+
+enum { ENTRIES = 256 };
+
+struct entry {
+	enum tl_walk_kind kind;
+	int error;
+	__u32 depth;
+	size_t path_at, path_bytes; // in the block's paths
+	struct tl_scan_entry attributes;
+};
+
+struct block {
+	struct tl_walk *walk;
+	unsigned int entries;
+	char *paths;
+	size_t used, room;
+	struct entry entry[ENTRIES];
+};
+
+static int keep_path(struct block *block, const struct tl_walk_entry *from)
+{
+	size_t needed = block->used + from->path_bytes;
+
+	if (needed > block->room) {
+		char *paths = realloc(block->paths, 2 * needed);
+
+		if (!paths)
+			return -ENOMEM;
+		block->paths = paths;
+		block->room = 2 * needed;
+	}
+	memcpy(block->paths + block->used, from->path, from->path_bytes);
+	block->used = needed;
+	return 0;
+}
+
+// Brings the next entries. It ends with a directory, so that the walk may still be told not to enter
+// it. Returns 1 if there may be more, 0 at the end, or -ENOMEM.
+static int fill(struct block *block)
+{
+	const struct tl_walk_entry *from;
+	int status = 1;
+
+	block->entries = 0;
+	block->used = 0;
+	while (block->entries < ENTRIES && (status = tl_walk_next(block->walk, &from)) == 1) {
+		struct entry *to = &block->entry[block->entries];
+
+		to->kind = from->kind;
+		to->error = from->error;
+		to->depth = from->depth;
+		to->path_at = block->used;
+		to->path_bytes = from->path_bytes;
+		memset(&to->attributes, 0, sizeof(to->attributes));
+		if (from->attributes)
+			to->attributes = *from->attributes;
+		if (keep_path(block, from))
+			return -ENOMEM;
+		block->entries++;
+		if (from->kind == TL_WALK_ENTRY && S_ISDIR(to->attributes.mode))
+			break;
+	}
+	return status;
+}
+*/
+import "C"
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Walk goes through a tree of files. One goroutine at a time uses it.
+type Walk struct {
+	block *C.struct_block
+}
+
+// Entry is a file of the tree. Symbolic links are not followed.
+type Entry struct {
+	Path  string // the root as given, and names
+	Depth int    // 0 is the root
+	// Err says why the attributes, or what is in the directory, could not be read. A directory that
+	// cannot be read comes once without Err, and then again with it.
+	Err     error
+	Mode    fs.FileMode
+	Size    int64 // bytes
+	Blocks  int64 // of 512 bytes
+	Inode   uint64
+	Links   uint32
+	UID     uint32
+	GID     uint32
+	ModTime time.Time
+}
+
+// NewWalk begins at a directory, or at another file, which then is the only entry.
+func NewWalk(root string) (*Walk, error) {
+	if strings.IndexByte(root, 0) >= 0 {
+		return nil, syscall.EINVAL
+	}
+	block := (*C.struct_block)(C.calloc(1, C.sizeof_struct_block))
+	if block == nil {
+		return nil, syscall.ENOMEM
+	}
+	path := C.CString(root)
+	defer C.free(unsafe.Pointer(path))
+	if err := C.tl_walk_create(&block.walk, C.AT_FDCWD, path, 0, 0, 0); err < 0 {
+		C.free(unsafe.Pointer(block))
+		return nil, syscall.Errno(-err)
+	}
+	return &Walk{block}, nil
+}
+
+// Close ends the walk.
+func (walk *Walk) Close() {
+	C.tl_walk_destroy(walk.block.walk)
+	C.free(unsafe.Pointer(walk.block.paths))
+	C.free(unsafe.Pointer(walk.block))
+	walk.block = nil
+}
+
+// Reason says in words why directories are read by plain calls; empty: by compound calls of the
+// module.
+func (walk *Walk) Reason() string {
+	return C.GoString(C.tl_walk_reason(walk.block.walk))
+}
+
+// Each calls visit for every file. fs.SkipDir, for a directory, leaves out what is in it; any other
+// error ends the walk and is returned. The entry is valid until visit returns.
+func (walk *Walk) Each(visit func(entry *Entry) error) error {
+	block := walk.block
+	for {
+		status := C.fill(block)
+		for i := range block.entry[:block.entries] {
+			from := &block.entry[i]
+			entry := entryOf(block, from)
+			err := visit(&entry)
+			if err == fs.SkipDir && entry.Mode.IsDir() {
+				if from.kind == C.TL_WALK_ENTRY { // the last one of the block
+					C.tl_walk_skip(block.walk)
+				}
+			} else if err != nil {
+				return err
+			}
+		}
+		if status < 0 {
+			return syscall.Errno(-status)
+		}
+		if status == 0 {
+			return nil
+		}
+	}
+}
+
+var types = map[C.__u16]fs.FileMode{
+	syscall.S_IFDIR: fs.ModeDir, syscall.S_IFLNK: fs.ModeSymlink, syscall.S_IFIFO: fs.ModeNamedPipe,
+	syscall.S_IFSOCK: fs.ModeSocket, syscall.S_IFBLK: fs.ModeDevice,
+	syscall.S_IFCHR: fs.ModeDevice | fs.ModeCharDevice,
+}
+
+func modeOf(mode C.__u16) fs.FileMode {
+	result := fs.FileMode(mode)&fs.ModePerm | types[mode&syscall.S_IFMT]
+	for bit, named := range map[C.__u16]fs.FileMode{
+		syscall.S_ISUID: fs.ModeSetuid, syscall.S_ISGID: fs.ModeSetgid, syscall.S_ISVTX: fs.ModeSticky,
+	} {
+		if mode&bit != 0 {
+			result |= named
+		}
+	}
+	return result
+}
+
+func entryOf(block *C.struct_block, from *C.struct_entry) Entry {
+	of := &from.attributes
+	path := (*C.char)(unsafe.Add(unsafe.Pointer(block.paths), from.path_at))
+	entry := Entry{
+		Path:    C.GoStringN(path, C.int(from.path_bytes)),
+		Depth:   int(from.depth),
+		Mode:    modeOf(of.mode),
+		Size:    int64(of.bytes),
+		Blocks:  int64(of.blocks),
+		Inode:   uint64(of.ino),
+		Links:   uint32(of.nlink),
+		UID:     uint32(of.uid),
+		GID:     uint32(of.gid),
+		ModTime: time.Unix(int64(of.mtime_sec), int64(of.mtime_nsec)),
+	}
+	if from.error < 0 {
+		entry.Err = syscall.Errno(-from.error)
+	} else if from.kind == C.TL_WALK_CYCLE {
+		entry.Err = syscall.ELOOP
+	}
+	return entry
+}
