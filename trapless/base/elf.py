@@ -136,7 +136,7 @@ def _find(name: str, owner: Path, rpath: tuple[str, ...], runpath: tuple[str, ..
             return Path(candidate)
     raise TraplessError(
         f"{owner} needs the library {name}, which is not on this machine; install the package "
-        "that has it, link it statically, or run it by --host-root -- env LD_LIBRARY_PATH=FOLDER"
+        "that has it, link it statically, or name its folder by LD_LIBRARY_PATH"
     )
 
 

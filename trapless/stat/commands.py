@@ -37,7 +37,8 @@ REPEAT, REPEAT_MAX = 3, TURNS_MAX // 2
 @click.option(
     "--calls",
     is_flag=True,
-    help="With --lab: a table of the system calls, and what would be taken away from each.",
+    help="With --lab: a table of the system calls, and what would be taken away from each. It is "
+    "a tracer: libtrapless makes plain calls meanwhile.",
 )
 @click.option(
     "-e",

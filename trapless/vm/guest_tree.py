@@ -8,6 +8,7 @@ the guest's init what to do (trapless/vm/guest/guest_config.h). It starts nothin
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -118,9 +119,13 @@ def records(plan: GuestPlan, modules: Sequence[str], program: str | None) -> byt
 
 
 def environment(plan: GuestPlan) -> dict[str, str]:
-    """The command's variables. Without the host's root none comes from the host: variables lie on
-    the stack, and their length would change counts."""
+    """The command's variables. Without the host's root none comes from the host, but the one by
+    which its libraries were found: variables lie on the stack, and their length would change
+    counts."""
     environment = {"PATH": GUEST_PATH, "HOME": "/root", "USER": "root", "LANG": "C.UTF-8"}
+    folders = filter(None, re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", "")))
+    if path := ":".join(map(os.path.abspath, folders)):
+        environment["LD_LIBRARY_PATH"] = path
     if plan.host_root:
         inherited = ("PATH", "TERM", "LANG")
         environment.update({name: os.environ[name] for name in inherited if name in os.environ})

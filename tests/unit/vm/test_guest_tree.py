@@ -172,6 +172,17 @@ def test_records_keep_order_and_odd_bytes(tmp_path):
     assert ("exec", "/bin/prog") in records
 
 
+@pytest.mark.parametrize("host_root", [False, True])
+def test_libraries_are_found_in_the_guest_as_here(tmp_path, monkeypatch, host_root):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "own::/opt/lib;/usr/own")
+    plan = GuestPlan(("true",), host_root=host_root)
+    expected = f"{tmp_path}/own:/opt/lib:/usr/own"
+    assert guest_tree.environment(plan)["LD_LIBRARY_PATH"] == expected
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert "LD_LIBRARY_PATH" not in guest_tree.environment(plan)
+
+
 def test_nul_byte_is_refused():
     with pytest.raises(TraplessError, match="NUL"):
         guest_tree.records(GuestPlan(("a", "b\0c")), [], None)
