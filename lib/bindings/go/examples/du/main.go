@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
 // Prints how many bytes the files of a tree have.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
 // A first program, which makes three system calls by one crossing into the kernel.
 
