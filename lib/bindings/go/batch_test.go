@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+//
+// Batches: what queued calls point to stays, and a result may be the argument of a later call.
 
 package trapless
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
+//
+// A walk beside filepath.WalkDir, and what ends one.
 
 package trapless
 
