@@ -188,6 +188,8 @@ def test_all_rows_become_one_file_in_order(made):
         counts(label) for label in labels
     ]
     assert not (made / "whole" / grid.ROWS_FOLDER).exists()
+    columns = pq.read_metadata(made / "whole" / "g.parquet").row_group(0).to_dict()["columns"]
+    assert not any(one["has_dictionary_page"] or one["statistics"] for one in columns)
     raw = raw_files.read_rows(made / "whole" / "raw.jsonl")
     assert sorted(row["boot"] for row in raw) == ["g-vm0", "g-vm1"]
 

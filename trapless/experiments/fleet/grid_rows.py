@@ -103,9 +103,20 @@ class Store:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """Write the file in one step; equal tables make equal files."""
+    """Write the file in one step; equal tables make equal files.
+
+    Few counts are the same: dictionaries, and the statistics of hundreds of columns, would take
+    more than a quarter of the file.
+    """
     partial = path.with_name(f".{path.name}.part")
-    pq.write_table(table.combine_chunks(), partial, compression="zstd", compression_level=19)
+    pq.write_table(
+        table.combine_chunks(),
+        partial,
+        compression="zstd",
+        compression_level=19,
+        use_dictionary=False,
+        write_statistics=False,
+    )
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, path)
