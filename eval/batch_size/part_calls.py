@@ -23,6 +23,7 @@ from eval.batch_size.call_costs import (
     per_call,
     ratios,
 )
+from trapless.base.architecture import ARM64
 from trapless.base.console import TraplessError
 from trapless.experiments import fit, repeated_counts
 from trapless.experiments.collection import Collection, Extent, Row, option_words
@@ -175,7 +176,7 @@ def analyse(raw: Raw) -> Findings:
     metrics |= break_even_metrics(counted, measured)
     metrics |= event_metrics(raw.rows, "{call}.{mechanism}.n{n}")
     emulated = raw.meta.get("accelerator") == "tcg"
-    return Findings(metrics, tuple(claims_of(counted, measured, clock, emulated)))
+    return Findings(metrics, tuple(claims_of(counted, measured, clock, emulated, fast_trap(raw))))
 
 
 def from_n(n: int | None) -> str:
@@ -187,6 +188,7 @@ def claims_of(
     measured: Mapping[Key, Samples],
     clock: Clock | None,
     emulated: bool,
+    trap: str,
 ) -> Iterator[Claim]:
     equations = fits(counted or measured)
     for claim_id, base, mechanism in (
@@ -205,7 +207,7 @@ def claims_of(
             by_count = counted_break_even(counted, "getpid", base, mechanism)
             ours = f"{from_n(by_count)} (counted), {from_n(by_clock)} (measured ratio)"
             eq = equations["getpid", mechanism]
-            note, why = about_int() if claim_id == "wsc-int" else about_sysenter(eq)
+            note, why = about_int() if claim_id == "wsc-int" else about_sysenter(eq, trap)
             against = claim_id == "wsc-int"  # a count understates what a batch saves of this trap
             yield claims.judge(claim_id, ours, {"N": by_count}, note, why=why, biased=against)
     yield claim_fast_trap(counted, measured, clock, emulated)
@@ -229,9 +231,14 @@ def about_int() -> tuple[str, str]:
     )
 
 
-def about_sysenter(eq: fit.Equation1) -> tuple[str, str]:
+def fast_trap(raw: Raw) -> str:
+    """The trap of the processor, in place of the one that the paper calls fast."""
+    return "arm64's SVC" if raw.meta.get("architecture") == ARM64.name else "x86-64's SYSCALL"
+
+
+def about_sysenter(eq: fit.Equation1, trap: str) -> tuple[str, str]:
     return (
-        f"x86-64's SYSCALL stands for SYSENTER. A trap costs {eq.a:.0f} instructions, a request "
+        f"{trap} stands for SYSENTER. A trap costs {eq.a:.0f} instructions, a request "
         f"in a batch {eq.s:.0f}, and a batch {eq.fixed:.0f} once, so it is paid back after "
         f"{eq.fixed / eq.saving:.1f} calls. In the paper, storing and fetching a request cost "
         "nearly as much as the fast trap: only a larger N could win.",

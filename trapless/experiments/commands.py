@@ -154,7 +154,7 @@ def evaluate(
     metavar="DIR",
     multiple=True,
     help="Also write DIR/kernels.md: what differs in these results, of another kernel; with "
-    "--readme also their page.",
+    "--readme also their page. Kernels of another processor are compared among themselves.",
 )
 @click.option(
     "--pack",
@@ -223,7 +223,7 @@ def report(
             for one in reports:
                 saved_page.write(one, readme.parent)
             readme_part.rewrite(readme, content)
-            citations.rewrite(readme.parent, content)
+            citations.rewrite(readme.parent, reports)
     _show(content, directory)
 
 

@@ -8,6 +8,7 @@ first comment names its source:
     <!--= EXPERIMENT table ID: ROW: COLUMN -->8<!--/-->  a cell of a table of the report, as it is
     <!--= EXPERIMENT table ID --> ... <!--/-->           all of the table, on lines of its own
 
+FOLDER/EXPERIMENT names results in another folder, one of those that `--compare` names.
 METRIC may be a pattern with a word before it: `lowest` or `highest` of all metrics that match. FORM
 is a row of FORMS. This file owns the text between the comments, and nothing outside them. A test
 fills the documents again and compares.
@@ -16,7 +17,7 @@ fills the documents again and compares.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -44,10 +45,11 @@ FORMS: Mapping[str, Callable[[float], str]] = {
 OF_MANY: Mapping[str, Callable[[list[float]], float]] = {"lowest": min, "highest": max}
 
 
-def rewrite(root: Path, report: Report) -> None:
-    """Fill all documents below `root`, or none of them if one cites what the report lacks."""
+def rewrite(root: Path, reports: Sequence[Report]) -> None:
+    """Fill all documents below `root`, or none of them if one cites what the reports lack. The
+    first report is the one that citations without a folder are of."""
     texts = {path: path.read_text(encoding="utf-8") for path in documents(root)}
-    for path, text in {path: filled(path, text, report) for path, text in texts.items()}.items():
+    for path, text in {path: filled(path, text, reports) for path, text in texts.items()}.items():
         if text != texts[path]:
             path.write_text(text, encoding="utf-8")
 
@@ -57,16 +59,16 @@ def documents(root: Path) -> list[Path]:
     return [path for pattern in DOCUMENTS for path in sorted(root.glob(pattern))]
 
 
-def filled(path: Path, text: str, report: Report) -> str:
-    """The text of the document with each cited figure from the report."""
+def filled(path: Path, text: str, reports: Sequence[Report]) -> str:
+    """The text of the document with each cited figure from the reports."""
 
     def fill(mark: re.Match[str]) -> str:
         try:
-            return f"{mark['head']}{cited(mark['source'], report)}{mark['end']}"
+            return f"{mark['head']}{cited(mark['source'], reports)}{mark['end']}"
         except LookupError as error:
             raise TraplessError(
                 f"{path}: cites '{mark['source']}', but {error.args[0]}; correct the document, or "
-                f"evaluate what {report.directory} lacks"
+                f"evaluate what {reports[0].directory} lacks"
             ) from error
 
     whole = MARK.sub(fill, text)
@@ -75,9 +77,13 @@ def filled(path: Path, text: str, report: Report) -> str:
     return whole
 
 
-def cited(source: str, report: Report) -> str:
+def cited(source: str, reports: Sequence[Report]) -> str:
     """The text that belongs between two comments; a LookupError says what is missing."""
-    name, _, rest = source.partition(" ")
+    experiment, _, rest = source.partition(" ")
+    folder, _, name = experiment.rpartition("/")
+    report = next((one for one in reports if folder in ("", one.directory.name)), None)
+    if report is None:
+        raise LookupError(f"no results in a folder {folder} were given by --compare")
     section = next((one for one in report.sections if one.name == name), None)
     if section is None:
         raise LookupError(f"there is no result of {name}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trapless.base.architecture import AMD64
 from trapless.report import tables
 from trapless.report.figures import Figure, Map, Table
 from trapless.results import claims, estimated_claims
@@ -113,6 +114,14 @@ class Report:
 
     estimate: Saved | None = None
     """What `trapless estimate` said of the machine, where that was saved beside the results."""
+
+    @property
+    def processor(self) -> str:
+        """The architecture of the kernels, as `--arch` names it."""
+        return next(
+            (str(one.meta["architecture"]) for one in self.sections if "architecture" in one.meta),
+            AMD64.name,
+        )
 
     @property
     def claims(self) -> tuple[Claim, ...]:

@@ -8,7 +8,6 @@ claims are judged otherwise. It measures nothing, and every figure is one of a r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from trapless.report import summary, tables
 from trapless.report.document import Report
@@ -61,11 +60,20 @@ def document(reports: Sequence[Report]) -> str:
     )
 
 
-def write(reports: Sequence[Report]) -> Path:
-    """Write the document beside the first report's results."""
-    path = reports[0].directory / NAME
-    path.write_text(document(reports), encoding="utf-8")
-    return path
+def write(reports: Sequence[Report]) -> None:
+    """Write the document beside the first report's results, and for each other processor whose
+    kernels several reports are of, one beside the first of these."""
+    for same in by_processor(reports):
+        if len(same) > 1:
+            (same[0].directory / NAME).write_text(document(same), encoding="utf-8")
+
+
+def by_processor(reports: Sequence[Report]) -> list[list[Report]]:
+    """The reports of each processor: instructions of several are not the same instructions."""
+    found: dict[str, list[Report]] = {}
+    for report in reports:
+        found.setdefault(report.processor, []).append(report)
+    return list(found.values())
 
 
 def made(reports: Sequence[Report], names: Sequence[str]) -> Table:

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Experiment batch-size: how `trapless estimate` is held against the module."""
+"""Experiment batch-size: how `trapless estimate` is held against the module, and what is saved of
+arm64.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from eval.batch_size import part_estimate
 from trapless.estimate.sums import BEYOND, NO_CALL
+from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw
+
+RESULTS = Path(__file__).parents[3] / "docs/results"
+OF_ARM64 = sorted(RESULTS.glob("*-arm64/batch-size"))
 
 
 def readings(kind, module):
@@ -43,3 +51,19 @@ def test_a_reading_that_lacks_a_subject_is_no_result(lost):
     rows = [row for row in readings("counted", 150) if row["subject"] != lost]
     with pytest.raises(KeyError, match=lost):
         part_estimate.analyse(Raw(rows, {}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", OF_ARM64, ids=lambda folder: folder.parent.name)
+def test_a_batch_wins_early_on_arm64(folder):
+    result = experiment.analyse("batch-size", folder)
+    metrics = {name: metric.value for name, metric in result.metrics.items()}
+    plain, batch = (metrics[f"getppid.{way}.n32.instructions"] for way in ("plain", "batch"))
+    assert batch <= 0.45 * plain
+    assert metrics["getppid.batch.break_even.n"] <= 3
+    (claim,) = (one for one in result.claims if one.id == "wsc-sysenter")
+    assert claim.note.startswith("arm64's SVC stands for SYSENTER.")
+
+
+def test_two_kernels_of_arm64_are_saved():
+    assert len(OF_ARM64) == 2

@@ -58,6 +58,18 @@ def test_equal_results_differ_in_nothing(chosen):
     assert "0 differ by more than" in text and "0 are judged differently." in text
 
 
+def test_kernels_of_other_processors_are_compared_among_themselves(two):
+    first, other = (report_files.read(folder, Silent()) for folder in two)
+    section = replace(first.sections[0], meta={"architecture": "arm64"})
+    foreign = replace(first, sections=(section,))
+    assert foreign.processor == "arm64"
+    groups = kernel_comparison.by_processor([first, foreign, other, foreign])
+    assert groups == [[first, other], [foreign, foreign]]
+    kernel_comparison.write([first, foreign, other])
+    text = (first.directory / kernel_comparison.NAME).read_text()
+    assert "| call | 1.2.3-stock | 4.5.6-other |" in text
+
+
 @pytest.mark.slow
 def test_the_command_writes_it_beside_the_first_results(two):
     folder, other = two

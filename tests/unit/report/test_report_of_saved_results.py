@@ -219,11 +219,22 @@ def test_figures_that_a_document_cites_come_from_the_results(saved, tmp_path):
         "<!--= made-up lowest getppid.*.n32.instructions whole --><!--/--> and "
         "<!--= made-up highest getppid.*.n32.instructions tens -->?<!--/-->.\n"
     )
-    citations.rewrite(tmp_path, read)
+    citations.rewrite(tmp_path, [read])
     assert re.sub("<.*?>", "", page.read_text()) == "It takes 151, between 151 and 350.\n"
     text = page.read_text()
-    citations.rewrite(tmp_path, read)
+    citations.rewrite(tmp_path, [read])
     assert page.read_text() == text
+
+
+def test_a_figure_of_other_results_is_cited_by_their_folder(saved):
+    read = report_files.read(saved, Silent())
+    metric = {"a.b.c.instructions": Metric(7.0, "instructions", "counted")}
+    section = read.sections[0]
+    section = replace(section, result=replace(section.result, metrics=metric))
+    other = replace(read, directory=Path("of/other"), sections=(section,))
+    both = [read, other]
+    assert citations.cited("other/made-up a.b.c.instructions whole", both) == "7"
+    assert citations.cited("made-up getppid.batch.n32.instructions whole", both) == "151"
 
 
 @pytest.mark.parametrize(
@@ -235,6 +246,7 @@ def test_figures_that_a_document_cites_come_from_the_results(saved, tmp_path):
         ("made-up getppid.batch.n32.instructions roman", "no form is called roman"),
         ("made-up getppid.batch.n32.instructions", "that names no metric and form"),
         ("made-up table t: row: column", "no table is called t"),
+        ("elsewhere/made-up getppid.batch.n32.instructions whole", "no results in a folder elsew"),
     ],
 )
 def test_a_figure_that_no_result_has_is_named_and_nothing_is_written(saved, tmp_path, said, why):
@@ -243,14 +255,14 @@ def test_a_figure_that_no_result_has_is_named_and_nothing_is_written(saved, tmp_
     pages[0].write_text("<!--= made-up getppid.batch.n32.instructions whole -->9<!--/-->")
     pages[1].write_text(f"<!--= {said} -->9<!--/-->")
     with pytest.raises(TraplessError, match=rf"b.md: cites '{re.escape(said)}', but {why}"):
-        citations.rewrite(tmp_path, report_files.read(saved, Silent()))
+        citations.rewrite(tmp_path, [report_files.read(saved, Silent())])
     assert ">9<" in pages[0].read_text()
 
 
 def test_a_citation_without_its_end_is_refused(saved):
     with pytest.raises(TraplessError, match=r"page.md: a cited figure is not written as cit"):
         citations.filled(
-            Path("page.md"), "<!--= made-up a b -->9", report_files.read(saved, Silent())
+            Path("page.md"), "<!--= made-up a b -->9", [report_files.read(saved, Silent())]
         )
 
 
@@ -258,9 +270,9 @@ def test_cells_of_a_reports_tables_can_be_cited(saved):
     read = report_files.read(saved, Silent())
     table = Table("t", "A table", ("call", "by trap"), (("getpid", "8 or so"),))
     read = replace(read, sections=(replace(read.sections[0], drawn_tables=(table,)),))
-    assert citations.cited(f"{read.sections[0].name} table t: getpid: by trap", read) == "8 or so"
+    assert citations.cited(f"{read.sections[0].name} table t: getpid: by trap", [read]) == "8 or so"
     with pytest.raises(LookupError, match="table t has 0 such rows"):
-        citations.cited(f"{read.sections[0].name} table t: getppid: by trap", read)
+        citations.cited(f"{read.sections[0].name} table t: getppid: by trap", [read])
 
 
 def test_a_readme_without_markers_is_left_alone(saved):
