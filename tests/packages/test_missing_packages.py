@@ -126,6 +126,17 @@ def test_a_command_that_needs_more_names_it(tmp_path, arguments, package):
     assert f"lacks the package '{package}'; run `make" in done.stderr
 
 
+def test_the_lab_names_a_missing_package_before_it_fetches_a_kernel(tmp_path):
+    """The cache is empty, and no mirror answers."""
+    command = argv(tmp_path, ("click",), "lab", "--", "true")
+    nothing = {"TRAPLESS_CACHE": str(tmp_path / "cache"), "TRAPLESS_MIRROR": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        command, env=os.environ | nothing, capture_output=True, text=True, timeout=600
+    )
+    assert "lacks the package 'pyelftools'" in done.stderr, done.stderr
+    assert not (tmp_path / "cache/kernels").exists()
+
+
 def test_an_installation_in_an_environment_names_its_own_pip(tmp_path):
     """Outside of a checkout the remedy is that of the Python that runs."""
     (tmp_path / "trapless" / "base").mkdir(parents=True)

@@ -92,6 +92,8 @@ def verdict(groups: Sequence[Group]) -> list[str]:
         lines.append(f"This machine's own kernel cannot take the module: {', '.join(on_host)}.")
     else:
         lines.append("This machine's own kernel can take the module: trapless module load")
+    by = "the module" if answers["device"].ok else "threads that make plain calls"
+    lines.append(f"Files for asyncio, Node and tokio work by {by}, without root and io_uring.")
     return lines
 
 

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from trapless.base.architecture import AMD64, Architecture
@@ -170,6 +171,7 @@ def run(
     memory_bytes = qemu.parse_size(config.memory)
     if guest is None:
         qemu.binary(config.arch)  # before a kernel is fetched for nothing
+        import_module("elftools")  # the same; __main__.py names the package that is missing
         guest = prepare(config, argv, watcher)
     if config.shared_memory is not None:
         _make_memory(config.shared_memory, memory_bytes)

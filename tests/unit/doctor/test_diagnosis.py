@@ -263,11 +263,11 @@ def made_up(**no):
 
 
 def test_verdicts():
-    lab, host_line = diagnosis.verdict(made_up())
-    assert "at full speed" in lab and "is loaded" in host_line
-    lab, host_line = diagnosis.verdict(made_up(kvm="", device=""))
-    assert "emulated" in lab and "module load" in host_line
-    lab, host_line = diagnosis.verdict(made_up(qemu="", device="", loading=""))
+    lab, host_line, files = diagnosis.verdict(made_up())
+    assert "at full speed" in lab and "is loaded" in host_line and "by the module" in files
+    lab, host_line, files = diagnosis.verdict(made_up(kvm="", device=""))
+    assert "emulated" in lab and "module load" in host_line and "by threads" in files
+    lab, host_line, files = diagnosis.verdict(made_up(qemu="", device="", loading=""))
     assert "does not run here; it lacks: qemu" in lab and "cannot take" in host_line
     assert "lacks: a kernel" in diagnosis.verdict(made_up(kernels="", fetch=""))[0]
     assert "lab runs" in diagnosis.verdict(made_up(fetch=""))[0]
@@ -320,7 +320,7 @@ def test_the_command():
     done = run("--json")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
-    assert len(data["verdict"]) == 2
+    assert len(data["verdict"]) == 3
     assert {"group", "id", "title", "ok", "found", "remedy"} <= data["capabilities"][0].keys()
     assert run().returncode == 0
     assert run("execve").returncode == 2
