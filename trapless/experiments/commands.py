@@ -26,7 +26,11 @@ LIST_INDENT, LIST_WIDTH = 32, 100
 @click.command(short_help="Run experiments; write results and one report.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--quick", is_flag=True, help="Fewer repeats and sizes.")
-@click.option("--kernel", metavar="NAME", help="A supported kernel by name; default: the oldest.")
+@click.option(
+    "--kernel",
+    metavar="NAME",
+    help="A supported kernel by name, as 6.12 or newest, or the path of one; default: the oldest.",
+)
 @click.option(
     "--arch",
     "arch_name",
