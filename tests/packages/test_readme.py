@@ -33,7 +33,12 @@ NOT_PASTED = {
     "make test": "it takes long, and this test is a part of it",
 }
 PROMISED = {
-    "Quick start": [".venv is ready"],
+    "Quick start": [
+        ".venv is ready",
+        "3 calls, one crossing",
+        "system calls ended in supervisor mode",
+        "mode-switch",
+    ],
     "A first program": ["3 calls, one crossing", "3 calls, one by one"],
     "What crossings cost a program": [
         "crossings, counted",
@@ -42,7 +47,6 @@ PROMISED = {
         "busybox httpd -f -p 8080",
         "its load ended with status 0",
     ],
-    "A program in supervisor mode": ["system calls ended in supervisor mode"],
     "A look into a kernel": ["Where each CPU was", "find"],
 }
 """What is read in the terminal after the blocks of a section."""
