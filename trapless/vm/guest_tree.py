@@ -235,7 +235,8 @@ def add_file(
     """Add the host's file or folder at `target`, and what its programs need at their own paths."""
     if not os.path.isabs(target):
         raise TraplessError(f"the path in the guest must be absolute: '{target}'", status=2)
-    _check_shown(target)
+    if depth == 0:  # a library that is hidden may be found elsewhere in the guest
+        _check_shown(target)
     try:
         if source.is_dir():
             for inside in sorted(source.iterdir()):
