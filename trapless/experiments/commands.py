@@ -29,7 +29,8 @@ LIST_INDENT, LIST_WIDTH = 32, 100
 @click.option(
     "--kernel",
     metavar="NAME",
-    help="A supported kernel by name, as 6.12 or newest, or the path of one; default: the oldest.",
+    help="A supported kernel by name (`trapless doctor` lists them), or the path of one; "
+    "default: the oldest.",
 )
 @click.option(
     "--arch",
