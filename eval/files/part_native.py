@@ -99,7 +99,7 @@ def programs(directory: Path) -> Iterator[tuple[str, list[str], str]]:
     script = str(Path(__file__).with_name("node_tasks.mjs"))
     yield "Node", [node or "", script, str(NODE_BINDING), str(directory), files, repeats], lacks
     lacks = "" if RUST_PROGRAM.exists() else "the crate trapless-tokio is not built"
-    yield "Rust", [str(RUST_PROGRAM), str(directory), files, repeats], lacks
+    yield "Rust", [str(RUST_PROGRAM), str(directory), files, repeats, "--json"], lacks
 
 
 def measured(language: str, command: Sequence[str]) -> Iterator[Row]:

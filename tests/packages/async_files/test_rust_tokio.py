@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,19 +55,43 @@ def test_its_tests_pass() -> None:
     assert "warning" not in done.stderr, done.stderr
     results = [line for line in done.stdout.splitlines() if line.startswith("test result")]
     assert [line.split(";")[0] for line in results] == [
-        f"test result: ok. {passed} passed" for passed in (0, 1, 6, 1)
+        f"test result: ok. {passed} passed" for passed in (0, 1, 10, 1)
     ]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tokio")
 def test_the_comparison_does_the_same_work_by_both(tmp_path: Path) -> None:
-    done = cargo("run", "--offline", "-q", "--example", "tasks", "--", str(tmp_path), "100", "2")
+    done = compare(tmp_path, "100", "2", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     *rows, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert last == {"complete": True}
     works = {f"rust-{work}" for work in ("stat", "read", "open-read")}
-    assert {(row["call"], row["mechanism"]) for row in rows} == {
-        (work, way) for work in works for way in ("pool", "files")
+    assert Counter((row["call"], row["mechanism"]) for row in rows) == {
+        (work, way): 2 for work in works for way in ("pool", "files")
     }
     assert all(row["value"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tokio")
+def test_the_comparison_is_a_table_for_people_and_leaves_no_files(tmp_path: Path) -> None:
+    done = compare(tmp_path, "100", "3", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    title, _, columns, *lines = done.stdout.splitlines()
+    assert title.startswith("100 files; tasks at once: 7; medians of 3 rounds")
+    assert columns.split() == ["tokio::fs", "Files"] * 2
+    calls = ("metadata(path)", "read(path)", "open(path), read_to_end()")
+    for line, call in zip(lines, calls, strict=True):
+        assert re.fullmatch(rf"{re.escape(call)}( +\d+\.\d +\d+\.\d +\d+%){{2}}", line)
+    assert list(tmp_path.iterdir()) == []
+    for wrong, text in ((("100",), "usage"), (("100", "0"), "1 or more"), (("x", "1"), "usage")):
+        done = compare(tmp_path, *wrong)
+        assert done.returncode == 1 and text in done.stderr
+    done = compare(tmp_path / "absent", "100", "3")
+    assert done.returncode == 1
+    assert done.stderr == f"tasks: {tmp_path}/absent: No such file or directory (os error 2)\n"
+
+
+def compare(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return cargo("run", "--offline", "-q", "--example", "tasks", "--", *map(str, words))

@@ -2,6 +2,7 @@
 //! The entries of a folder, named as in tokio::fs. All of them are read by one operation.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,15 @@ pub struct ReadDir {
     folder: Arc<Path>,
     records: Vec<u8>,
     at: usize,
+}
+
+impl fmt::Debug for ReadDir {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = &self.folder;
+        to.debug_struct("ReadDir")
+            .field("folder", folder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ReadDir {
@@ -56,6 +66,7 @@ impl ReadDir {
 }
 
 /// An entry of a folder.
+#[derive(Debug)]
 pub struct DirEntry {
     files: Files,
     folder: Arc<Path>,

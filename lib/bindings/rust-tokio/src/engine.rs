@@ -8,7 +8,7 @@
 use std::future::{poll_fn, Future};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::raw::{c_int, c_uint};
+use std::os::raw::c_int;
 use std::pin::Pin;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -80,12 +80,17 @@ pub(crate) type Add<'a> =
     &'a mut dyn FnMut(*mut sys::tl_files, &Held, u64, *mut *mut sys::tl_files_op) -> c_int;
 
 impl Shared {
-    pub fn new(workers: u32, flags: c_uint) -> io::Result<Arc<Shared>> {
+    pub fn new(workers: u32) -> io::Result<Arc<Shared>> {
+        let most = trapless::sys::TL_ENTRIES_MAX;
+        if !(1..=most).contains(&workers) {
+            let text = format!("there may be 1 to {most} workers, and not {workers}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let mut files = ptr::null_mut();
-        // SAFETY: the engine is created into our variable.
-        let result = unsafe { sys::tl_files_create(&mut files, workers, flags) };
+        // SAFETY: the engine is created into our variable. The environment chooses who makes calls.
+        let result = unsafe { sys::tl_files_create(&mut files, workers, 0) };
         if result < 0 {
-            return Err(error(result.into()));
+            return Err(trapless::creation_error(result, 0));
         }
         let shared = Arc::new(Shared(Mutex::new(Engine {
             files,

@@ -3,6 +3,7 @@
 //! with a place of its own.
 
 use std::ffi::CString;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,6 +29,14 @@ pub struct File {
     read: Vec<u8>,
     taken: usize,
     reading: Option<Operation>,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("File")
+            .field("fd", &self.descriptor.number())
+            .finish_non_exhaustive()
+    }
 }
 
 impl File {

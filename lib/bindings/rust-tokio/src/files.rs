@@ -2,6 +2,7 @@
 //! The functions of tokio::fs on the engine, with the same names.
 
 use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::os::raw::{c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,14 @@ const PERMISSIONS: u32 = 0o777;
 #[derive(Clone)]
 pub struct Files {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Files")
+            .field("is_module", &self.is_module())
+            .finish_non_exhaustive()
+    }
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
@@ -67,21 +76,26 @@ pub(crate) async fn metadata_of(operation: Operation) -> io::Result<Metadata> {
 }
 
 impl Files {
-    /// An engine with at most 64 workers, of which those that are not needed sleep. It uses the
-    /// module where that is loaded. Like `tokio::spawn` it must be called within a runtime.
+    /// An engine with 64 workers: so many threads are started at once, and those that are not
+    /// needed sleep. The module's workers are used where it is loaded.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, as `tokio::spawn` does, and in a runtime without
+    /// [`enable_io`](tokio::runtime::Builder::enable_io).
     pub fn new() -> io::Result<Files> {
         Self::with_workers(sys::TL_FILES_WORKERS)
     }
 
-    /// The same with another bound: as many calls may block before others have to wait.
+    /// The same with another number of workers, 1 to 4096. As many calls may block before others
+    /// have to wait.
+    ///
+    /// # Panics
+    ///
+    /// Where [`Files::new`] does.
     pub fn with_workers(workers: u32) -> io::Result<Files> {
-        let flags = match std::env::var("TRAPLESS_BACKEND").as_deref() {
-            Ok("plain") => sys::TL_PLAIN,
-            Ok("module") => sys::TL_MODULE,
-            _ => 0,
-        };
         Ok(Files {
-            shared: Shared::new(workers, flags)?,
+            shared: Shared::new(workers)?,
         })
     }
 

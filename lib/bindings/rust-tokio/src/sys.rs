@@ -5,8 +5,6 @@
 
 use std::os::raw::{c_char, c_int, c_uint, c_void};
 
-pub const TL_PLAIN: c_uint = 1 << 0;
-pub const TL_MODULE: c_uint = 1 << 1;
 pub const TL_FILES_WORKERS: c_uint = 64;
 pub const TL_FILES_ROOM: usize = 65536;
 pub const TL_FILES_SYNC: c_uint = 1 << 0;

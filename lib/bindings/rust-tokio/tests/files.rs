@@ -6,7 +6,7 @@ mod folder;
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -172,6 +172,78 @@ async fn open_files_read_and_write_at_a_place() {
     );
 }
 
+/// The other methods of std's Metadata, MetadataExt, FileType and FileTypeExt.
+macro_rules! other_attributes {
+    ($found:expr) => {
+        (
+            ($found.dev(), $found.rdev(), $found.nlink()),
+            ($found.uid(), $found.gid(), $found.size()),
+            (
+                $found.atime(),
+                $found.atime_nsec(),
+                $found.accessed().unwrap(),
+            ),
+            ($found.mtime(), $found.mtime_nsec(), $found.permissions()),
+            ($found.ctime(), $found.ctime_nsec(), $found.created().ok()),
+            ($found.blksize(), $found.blocks()),
+            (
+                $found.file_type().is_block_device(),
+                $found.file_type().is_char_device(),
+            ),
+            ($found.file_type().is_fifo(), $found.file_type().is_socket()),
+        )
+    };
+}
+
+#[tokio::test]
+async fn attributes_are_those_of_std() {
+    let (folder, files) = (Folder::new(), Files::new().unwrap());
+    std::fs::write(folder.0.join("file"), "text").unwrap();
+    std::os::unix::fs::symlink("absent", folder.0.join("link")).unwrap();
+    fifo(&folder.0.join("fifo"));
+    let _socket = std::os::unix::net::UnixListener::bind(folder.0.join("socket")).unwrap();
+    for name in ["file", "link", "fifo", "socket", ".", "/dev/null"] {
+        let path = folder.0.join(name);
+        let ours = files.symlink_metadata(&path).await.unwrap();
+        let theirs = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!(attributes!(ours), attributes!(theirs), "{name}");
+        assert_eq!(other_attributes!(ours), other_attributes!(theirs), "{name}");
+    }
+}
+
+#[derive(Debug)]
+#[allow(dead_code)] // the fields are printed
+struct State {
+    files: Files,
+    file: trapless_tokio::File,
+    metadata: trapless_tokio::Metadata,
+    entries: trapless_tokio::ReadDir,
+}
+
+#[tokio::test]
+async fn a_program_can_print_them() {
+    let (folder, files) = (Folder::new(), Files::new().unwrap());
+    std::fs::write(folder.0.join("file"), "text").unwrap();
+    let file = files.open(folder.0.join("file")).await.unwrap();
+    let metadata = file.metadata().await.unwrap();
+    let entries = files.read_dir(&folder.0).await.unwrap();
+    let state = State {
+        files,
+        file,
+        metadata,
+        entries,
+    };
+    let text = format!("{state:?}");
+    for part in [
+        "files: Files { is_module: ",
+        "file: File { fd: ",
+        "len: 4, modified: Ok(",
+        "folder: \"",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
 fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
@@ -221,8 +293,36 @@ fn a_runtime_ends_while_calls_block() {
 
 #[tokio::test]
 async fn an_engine_that_cannot_be_made_is_an_error() {
-    assert_eq!(
-        Files::with_workers(0).err().unwrap().kind(),
-        ErrorKind::InvalidInput
+    for workers in [0, 4097] {
+        let error = Files::with_workers(workers).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let text = format!("there may be 1 to 4096 workers, and not {workers}");
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+#[should_panic(expected = "there is no reactor running")]
+fn outside_of_a_runtime_there_are_no_files() {
+    let _ = Files::new();
+}
+
+/// It runs once more in a process with the variable, since tests of one process share theirs.
+#[tokio::test]
+async fn a_backend_that_cannot_be_had_is_named() {
+    const UNKNOWN: &str = "TRAPLESS_BACKEND=none: it may be auto, plain or module";
+    if std::env::var("TRAPLESS_BACKEND").as_deref() == Ok("none") {
+        assert_eq!(Files::new().unwrap_err().to_string(), UNKNOWN);
+        return;
+    }
+    let again = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_backend_that_cannot_be_had_is_named"])
+        .env("TRAPLESS_BACKEND", "none")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(
+        again.status.success() && said.contains("1 passed"),
+        "{said}"
     );
 }

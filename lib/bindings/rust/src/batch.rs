@@ -81,7 +81,7 @@ pub fn creation_error(result: c_int, flags: c_uint) -> io::Error {
         }
         (io::ErrorKind::NotFound, "module") => format!("TRAPLESS_BACKEND=module: {MISSING}"),
         (io::ErrorKind::NotFound, _) => MISSING.to_owned(),
-        (_, "module") => format!("TRAPLESS_BACKEND=module: the module cannot be used: {error}"),
+        (_, "module") => format!("TRAPLESS_BACKEND=module: {error}"),
         _ => return error,
     };
     io::Error::new(error.kind(), text)
