@@ -18,9 +18,14 @@ from trapless.base.paths import build_dir, repo_root
 ROOT = repo_root()
 TEXT = (ROOT / "examples/cookbook.md").read_text()
 RECIPE = re.compile(
-    r"^## (.*?)\n(.*?)^```(c|js|python|rust|sh)\n(.*?)^```\n\n^```text\n(.*?)^```$", re.S | re.M
+    r"^## (.*?)\n(.*?)^```(c|js|python|rust|sh)\n(.*?)^```\n\n"
+    r"(?:^```sh\n([^`]*)^```\n\n)?^```text\n(.*?)^```$",
+    re.S | re.M,
 )
-RECIPES = [(match[1], match[3], match[4], match[5]) for match in RECIPE.finditer(TEXT)]
+"""Title, words, language, code, how it is run if that is shown, and what it prints."""
+RECIPES = [
+    (match[1], match[3], match[4], match[5] or "", match[6]) for match in RECIPE.finditer(TEXT)
+]
 
 pytestmark = pytest.mark.slow  # they run the built library
 
@@ -75,9 +80,9 @@ def node(code: str, folder: Path) -> list[str]:
     return ["node", "recipe.mjs"]
 
 
-@pytest.mark.parametrize(("title", "language", "code", "shown"), RECIPES)
+@pytest.mark.parametrize(("title", "language", "code", "run", "shown"), RECIPES)
 def test_a_recipe_prints_what_is_shown(
-    title: str, language: str, code: str, shown: str, tmp_path: Path
+    title: str, language: str, code: str, run: str, shown: str, tmp_path: Path
 ) -> None:
     environment = {
         **os.environ,
@@ -85,6 +90,8 @@ def test_a_recipe_prints_what_is_shown(
         "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}",
     }
     argv = command(language, code, tmp_path)
+    if run:
+        argv = ["sh", "-c", run]
     done = subprocess.run(
         argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
