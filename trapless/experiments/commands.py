@@ -72,7 +72,8 @@ LIST_INDENT, LIST_WIDTH = 32, 100
     "--list",
     "list_only",
     is_flag=True,
-    help="List the experiments: minutes on two idle cores, and what each asks.",
+    help="List the experiments: minutes on two idle cores, what each asks, and the claims that it "
+    "tests.",
 )
 def evaluate(
     names: tuple[str, ...],
@@ -243,6 +244,7 @@ def _show(content: Report, directory: Path) -> None:
 
 def _list(here: bool) -> None:
     from trapless.experiments import experiment
+    from trapless.results.claims import published
 
     indent = " " * LIST_INDENT
     click.echo(f"{'EXPERIMENT':<16}{'QUICK':>7}{'FULL':>7}  ASKS")
@@ -251,7 +253,13 @@ def _list(here: bool) -> None:
         if spec is not None:
             quick, full = (f"{max(1, round(minutes))} min" for minutes in spec.minutes)
             begin = f"{name:<16}{quick:>7}{full:>7}  "
-            click.echo(textwrap.fill(begin + spec.question, LIST_WIDTH, subsequent_indent=indent))
+            ids = [one.id for one in published().values() if one.experiment == name]
+            about = spec.question + (f" Claims: {', '.join(ids)}." if ids else "")
+            click.echo(
+                textwrap.fill(
+                    begin + about, LIST_WIDTH, subsequent_indent=indent, break_on_hyphens=False
+                )
+            )
 
 
 def _refuse(given: Mapping[str, object], here: bool) -> None:

@@ -237,6 +237,16 @@ def test_the_list_of_experiments_has_their_minutes():
     assert re.search(r"^memory-hierarchy +\d+ min +\d+ min  A transition", shown, re.M)
 
 
+def test_the_list_of_experiments_names_the_claims_of_each():
+    shown = CliRunner().invoke(cli.cli, ["evaluate", "--list"]).output
+    listed = re.findall(r"^(\S+) +\d+ min((?:.|\n )*)", shown, re.M)
+    claims = {
+        name: re.findall(r"\S+-[^\s,.]+", text.partition("Claims:")[2]) for name, text in listed
+    }
+    assert claims["batch-size"] == ["wsc-int", "wsc-sysenter", "wsc-fast-trap", "wsc-eq1"]
+    assert len(claims["servers"]) == 13 and "Claims" not in dict(listed)["scan"]
+
+
 def test_a_reader_that_leaves_early_ends_the_command_as_it_ends_others():
     code = (
         "import os, sys; from trapless import cli; from trapless.experiments import experiment; "
