@@ -61,6 +61,17 @@ def fits(counted: Mapping[Key, Samples]) -> dict[Key, fit.Equation1]:
     }
 
 
+def off_line(samples: Samples, without: int | None = None) -> dict[int, float]:
+    """N -> by which share of itself the cost of N calls is above a straight line over all N, but
+    for one that is left out."""
+    costs = repeated_counts.least(samples)
+    totals = {n: n * cost for n, cost in costs.items() if n != without}
+    straight = fit.line(totals)
+    return {
+        n: (total - straight.intercept - straight.slope * n) / total for n, total in totals.items()
+    }
+
+
 def counted_break_even(
     counted: Mapping[Key, Samples], call: str, base: str, other: str
 ) -> int | None:

@@ -164,6 +164,8 @@ def _claim_dtlb(grids: Grids) -> Claim:
         for policy, summary in whole.items()
     )
     note = (
+        "The bound is every cell: the paper says below half wherever U and K are up to 256 KB and "
+        "together more, and names no exception. "
         "How the processor replaced TLB entries was never published. Intel documents pseudo-LRU "
         f"for its caches, so tree PLRU decides, up to {areas.CLEAR_KB} KB. 64 entries hold 256 KB, "
         "but the ring, the stack and the kernel's own data need eight or nine: by LRU or a tree, a "

@@ -108,10 +108,11 @@ PUBLISHED = {
 
 NO_CLOCKS = (
     "Undecided: the published gain is one of time on a real processor. Counted instructions and "
-    "modelled clocks cannot decide it."
+    "modelled clocks cannot decide it. Workers (`tl_psc`), which are nearest to FlexSC, are not "
+    "compared: a program has to be changed to use them, and these servers run as distributed."
 )
 STANDS_IN = {
-    "srv-esca-lighttpd": " nginx stands in for lighttpd, which is not run here.",
+    "srv-esca-lighttpd": " In place of lighttpd, which is not run here, stands nginx.",
     "srv-flexsc-mysql": " MariaDB stands in for MySQL.",
     "srv-kml-mysql": " MariaDB stands in for MySQL.",
 }

@@ -96,9 +96,15 @@ WORDS = {True: "found to hold", False: "found not to hold", None: "left open"}
 """Each verdict in words."""
 
 
-def _counted(held: Sequence[bool | None]) -> str:
-    """How many claims have each verdict."""
+def _counted(found: Sequence[Claim]) -> str:
+    """How many claims have each verdict, and how many of those that hold could not fail."""
+    held = [claim.holds for claim in found]
     counts = {words: held.count(verdict) for verdict, words in WORDS.items()}
+    if sure := sum(1 for claim in found if claim.holds and claims.cannot_fail(claim)):
+        counts = {
+            f"{words} (of which {sure} cannot fail here)" if words == WORDS[True] else words: count
+            for words, count in counts.items()
+        }
     return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
 
 
@@ -148,10 +154,10 @@ class Report:
             return (
                 f"One published claim is tested here: it is {WORDS[held[0]]}.{self._by_estimate()}"
             )
-        ours = [claim.holds for claim in self.claims if claim.paper in claims.MADE_REAL]
-        others = [claim.holds for claim in self.claims if claim.paper not in claims.MADE_REAL]
+        ours = [claim for claim in self.claims if claim.paper in claims.MADE_REAL]
+        others = [claim for claim in self.claims if claim.paper not in claims.MADE_REAL]
         if not ours or not others:
-            return f"{len(held)} published claims are tested here: {_counted(held)}." + (
+            return f"{len(held)} published claims are tested here: {_counted(self.claims)}." + (
                 self._by_estimate()
             )
         return (

@@ -7,16 +7,19 @@ claims are judged otherwise. It measures nothing, and every figure is one of a r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trapless.report import summary, tables
 from trapless.report.document import Report
 from trapless.report.figures import Table
+from trapless.results import claims
+from trapless.results.result_file import Claim
 
 NAME = "kernels.md"
 DIFFER = 0.05
 """A count that differs by more than this is said to differ."""
-FARTHEST = 10
+FARTHEST = 5
 """So many of the counts that differ are named, those that differ most."""
 COLUMNS = tuple(column for column in summary.COLUMNS[1:-1])
 
@@ -29,34 +32,41 @@ def document(reports: Sequence[Report]) -> str:
         (name for name in found if difference(found[name]) > DIFFER),
         key=lambda name: -difference(found[name]),
     )
-    return "\n".join(
-        [
-            "# Results by kernel",
-            "",
-            "Made by `trapless report` with `--compare`, from saved results; do not edit. They may",
-            "be of several states of Trapless, which the page of each kernel names.",
-            "",
-            tables.markdown(made(reports, names)),
-            f"What one call takes, in instructions, counted; {summary.AT} calls a crossing by "
-            "batch and io_uring. The marks mean what they mean in README.md's table.",
-            "",
-            tables.markdown(calls(reports, names)),
-            f"Of {len(found):,} counts of instructions that all of them have, {len(differ):,} "
-            f"differ by more than {DIFFER:.0%}. These differ most:",
-            "",
-            tables.markdown(
-                Table(
-                    "counts",
-                    "",
-                    ("metric", *names),
-                    tuple(
-                        (name, *(tables.number(value) for value in found[name]))
-                        for name in differ[:FARTHEST]
-                    ),
-                )
-            ),
-            *_claims(reports, names),
-        ]
+    farthest: dict[str, str] = {}
+    for name in differ:
+        farthest.setdefault(re.sub(r"\.n\d+\b", "", name), name)
+    return (
+        "\n".join(
+            [
+                "# Results by kernel",
+                "",
+                "Made by `trapless report` with `--compare`, from saved results; do not edit. "
+                "They may be of several states of Trapless, which the page of each kernel names.",
+                "",
+                tables.markdown(made(reports, names)),
+                *_claims(reports, names),
+                f"What one call takes, in instructions, counted; {summary.AT} calls a crossing by "
+                "batch and io_uring. The marks mean what they mean in README.md's table.",
+                "",
+                tables.markdown(calls(reports, names)),
+                f"Of {len(found):,} counts of instructions that all of them have, {len(differ):,} "
+                f"differ by more than {DIFFER:.0%}. These differ most, "
+                "each at the N where it does:",
+                "",
+                tables.markdown(
+                    Table(
+                        "counts",
+                        "",
+                        ("metric", *names),
+                        tuple(
+                            (name, *(tables.number(value) for value in found[name]))
+                            for name in list(farthest.values())[:FARTHEST]
+                        ),
+                    )
+                ),
+            ]
+        ).rstrip("\n")
+        + "\n"
     )
 
 
@@ -130,15 +140,44 @@ def difference(values: Sequence[float]) -> float:
 
 
 def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
-    """The claims with another verdict than on the first kernel, and how many have the same one."""
-    judged = [{claim.id: claim for claim in report.claims} for report in reports]
-    shared = [name for name in judged[0] if all(name in each for each in judged)]
-    differ = [name for name in shared if len({each[name].holds for each in judged}) > 1]
-    text = f"Of {len(shared)} claims that all of them judge, {len(differ)} are judged differently"
-    if not differ:
-        return [f"{text}."]
-    rows = tuple(
-        (f"{name}: {judged[0][name].published}", *(each[name].verdict for each in judged))
-        for name in differ
-    )
-    return [f"{text}:", "", tables.markdown(Table("claims", "", ("claim", *names), rows))]
+    """All claims with the verdict on each kernel, and why those that differ do. Claims of related
+    works with the same verdicts share a row, since most are open wherever they were run."""
+    judged = [
+        {claim.id: claim for claim in report.claims if claim.ours != claims.NOT_RUN}
+        for report in reports
+    ]
+    rows: list[tuple[str, ...]] = []
+    related: dict[tuple[str, ...], list[str]] = {}
+    differ = []
+    for name, known in claims.published().items():
+        found = [each.get(name) for each in judged]
+        verdicts = tuple(claim.verdict if claim else summary.ABSENT for claim in found)
+        if set(verdicts) == {summary.ABSENT}:
+            continue
+        if len({claim.holds for claim in found if claim}) > 1:
+            differ.append(name)
+        elif known.paper not in claims.MADE_REAL:
+            related.setdefault(verdicts, []).append(name)
+            continue
+        rows.append((f"{name}: {known.claim}", *verdicts))
+    rows += [(f"Of related works: {', '.join(ids)}", *cells) for cells, ids in related.items()]
+    if not rows:
+        return []
+    table = Table("claims", "", ("claim", *names), tuple(rows))
+    return [
+        f"The verdict on each claim, by kernel; {summary.ABSENT} where its experiment was not run:",
+        "",
+        tables.markdown(table),
+        *(_why(name, judged, names) for name in differ),
+        *(() if differ else ("No claim is judged differently on two kernels.", "")),
+    ]
+
+
+def _why(name: str, judged: Sequence[Mapping[str, Claim]], kernels: Sequence[str]) -> str:
+    """What was found of a claim on each kernel, and the reason that goes with it."""
+    lines = [
+        f"- Linux {kernel}, {claim.verdict}: {claim.ours}. {claim.note}".rstrip()
+        for kernel, each in zip(kernels, judged, strict=True)
+        if (claim := each.get(name))
+    ]
+    return "\n".join((f"{name} is judged differently:", "", *lines, ""))

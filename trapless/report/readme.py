@@ -147,9 +147,8 @@ def _kernels(report: Report, folder: str) -> str:
     """A link to the comparison with other kernels, if somebody has made one."""
     if not (report.directory / kernel_comparison.NAME).exists():
         return ""
-    return (
-        f" Other kernels beside it: [{kernel_comparison.NAME}]({folder}/{kernel_comparison.NAME})."
-    )
+    name = kernel_comparison.NAME
+    return f" Each claim on other kernels: [{name}]({folder}/{name})."
 
 
 def picture(report: Report) -> Figure:

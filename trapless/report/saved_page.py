@@ -19,7 +19,7 @@ from pathlib import Path
 from trapless.report import summary, tables
 from trapless.report.document import Report, Section
 from trapless.report.figures import Table
-from trapless.results.claims import published
+from trapless.results.claims import MADE_REAL, papers, published
 from trapless.results.result_file import Claim
 
 NAME = "README.md"
@@ -86,7 +86,10 @@ def _first(report: Report) -> Iterator[Table]:
 
 
 def _claims(report: Report) -> Iterator[str]:
-    for paper, found in summary.by_paper(report):
+    for paper, found in _groups(report):
+        shared, found = _shared(found)
+        if shared:
+            yield from (f"This is said of each claim of the next table. {shared}", "")
         columns: tuple[str, ...] = ("verdict", "claim", "published", "here")
         rows = [_row(claim) for claim in found]
         estimated = [report.estimated.get(claim.id) for claim in found]
@@ -96,6 +99,35 @@ def _claims(report: Report) -> Iterator[str]:
                 (row[0], _estimate(one), *row[1:]) for row, one in zip(rows, estimated, strict=True)
             ]
         yield from _tables([Table("claims", paper, columns, tuple(rows))])
+
+
+def _groups(report: Report) -> Iterator[tuple[str, list[Claim]]]:
+    """The tables of claims: one of each of the four papers, and one of the related works that an
+    experiment tests."""
+    related: dict[str, list[Claim]] = {}
+    for paper, found in summary.by_paper(report):
+        known = published().get(found[0].id)
+        if known is None or found[0].paper in MADE_REAL:
+            yield paper, found
+        else:
+            related.setdefault(known.experiment, []).extend(found)
+    for experiment, found in related.items():
+        names = dict.fromkeys(claim.paper for claim in found)
+        settings = dict.fromkeys(papers()[name].setting for name in names)
+        yield f"Related works, by {experiment}: {', '.join(names)} ({'; '.join(settings)})", found
+
+
+def _shared(found: list[Claim]) -> tuple[str, list[Claim]]:
+    """The sentences that stand in the reasons of all of several claims, and the claims without
+    them."""
+    notes = [re.split(r"(?<=\.) (?=[A-Z])", claim.note) for claim in found]
+    shared = [words for words in notes[0] if all(words in note for note in notes)]
+    if len(found) == 1 or not shared:
+        return "", found
+    rest = [" ".join(words for words in note if words not in shared) for note in notes]
+    return " ".join(shared), [
+        replace(claim, note=note) for claim, note in zip(found, rest, strict=True)
+    ]
 
 
 def _row(claim: Claim) -> tuple[str, ...]:

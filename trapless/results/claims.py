@@ -39,6 +39,9 @@ class Published:
     """The bound of each value: "<= 0.35", "== 2", "0.3 to 0.5"; empty if no experiment decides the
     claim."""
 
+    cannot_fail: bool = False
+    """Whether what is compared here makes the claim hold, whatever is measured."""
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -65,6 +68,12 @@ def papers() -> Mapping[str, Paper]:
 def published() -> Mapping[str, Published]:
     """All claims by id, in the order of the papers."""
     return _data()[1]
+
+
+def cannot_fail(claim: Claim) -> bool:
+    """Whether a claim can only hold here; its note says why."""
+    known = published().get(claim.id)
+    return known is not None and known.cannot_fail
 
 
 def with_wanted(claim: Claim) -> Claim:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.batch_size import part_estimate
+from eval.batch_size import call_costs, part_calls, part_estimate
 from trapless.estimate.sums import BEYOND, NO_CALL
 from trapless.experiments import experiment
 from trapless.experiments.experiment import Raw
@@ -67,3 +67,26 @@ def test_a_batch_wins_early_on_arm64(folder):
 
 def test_two_kernels_of_arm64_are_saved():
     assert len(OF_ARM64) == 2
+
+
+def bent(off):
+    """Counts of getpid and read1, whose single call takes `off` less in a batch than others do."""
+    sizes = (1, 2, 4, 8, 32)
+    counted = {}
+    for call in ("nosys", "getpid", "read1"):
+        for mechanism, once, each in (("plain", 8, 300), ("batch", 540, 120)):
+            less = off if (call, mechanism) == ("read1", "batch") else 0
+            counted[call, mechanism] = {
+                n: [(once + each * n - (less if n == 1 else 0)) / n] for n in sizes
+            }
+    return counted
+
+
+@pytest.mark.parametrize(("off", "holds"), [(0, True), (200, False)])
+def test_the_call_and_the_n_that_bend_the_line_are_named(off, holds):
+    counted = bent(off)
+    claim = part_calls.claim_equation(call_costs.fits(counted), counted, {}, None)
+    assert claim.holds is holds
+    assert ("at N = 1 read1 is off its line by -" in claim.note) is not holds
+    assert ("and -0.0% by plain calls" in claim.note or "+0.0% by plain" in claim.note) is not holds
+    assert ("Without N = 1 no batch is off by more than 0.0%" in claim.note) is not holds

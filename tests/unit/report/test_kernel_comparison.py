@@ -15,7 +15,10 @@ from trapless.base.console import Silent
 from trapless.experiments import report_files
 from trapless.report import kernel_comparison, readme, saved_page
 from trapless.results import result_file
+from trapless.results.claims import NOT_RUN, published, undecided
 from trapless.results.result_file import Metric
+
+RELATED = ("srv-kml-mysql", "srv-anycall")
 
 
 def test_the_examples_hold():
@@ -47,15 +50,51 @@ def test_what_differs_is_said_and_nothing_else(two):
     assert "1 differ by more than 5%" in text
     assert "| made-up getppid.batch.n32.instructions | 151 | 302 |" in text
     assert "getppid.plain.n1" not in text  # by half a percent
-    assert "Of 3 claims that all of them judge, 1 are judged differently" in text
-    assert "| wsc-int: N = 2 | holds | open |" in text
-    assert "wsc-sysenter" not in text
+    here = f"{published()['wsc-int'].claim} | holds | open |"
+    assert f"| wsc-int: {here}" in text
+    assert "- Linux 1.2.3-stock, holds: N = 2." in text
+    assert "- Linux 4.5.6-other, open: N = 2. Not run." in text
+    assert f"| wsc-sysenter: {published()['wsc-sysenter'].claim} | does not hold | does not" in text
+    assert "wsc-sysenter is judged" not in text
+
+
+def test_a_claim_that_was_not_run_on_a_kernel_has_no_verdict_there(two):
+    _, other = two
+    result = result_file.load(other / "made-up")
+    absent = (replace(result.claims[0], holds=None, ours=NOT_RUN), *result.claims[1:2])
+    result_file.save(replace(result, claims=absent), other / "made-up")
+    text = kernel_comparison.document([report_files.read(each, Silent()) for each in two])
+    assert f"{published()['wsc-int'].claim} | holds | – |" in text
+    assert f"{published()['psc-best'].claim} | open | – |" in text
+    assert "No claim is judged differently on two kernels." in text
+
+
+def test_claims_of_related_works_with_the_same_verdicts_share_a_row(two):
+    for folder in two:
+        result = result_file.load(folder / "made-up")
+        related = tuple(undecided(name, "2%", "No clock.") for name in RELATED)
+        result_file.save(replace(result, claims=(*result.claims, *related)), folder / "made-up")
+    text = kernel_comparison.document([report_files.read(each, Silent()) for each in two])
+    assert f"| Of related works: {', '.join(RELATED)} | open | open |" in text
+
+
+def test_what_all_related_works_share_is_said_once_above_them(chosen):
+    result = result_file.load(chosen / "made-up")
+    related = tuple(
+        undecided(name, "2%", f"No clock decides it.{words}")
+        for name, words in zip(RELATED, ("", " Another one stands in."), strict=True)
+    )
+    result_file.save(replace(result, claims=(*result.claims, *related)), chosen / "made-up")
+    text = saved_page.document(report_files.read(chosen, Silent()), chosen.parent)
+    assert text.count("No clock decides it.") == 1 and text.count("Another one stands in.") == 1
+    assert text.index("No clock decides it.") < text.index("**Related works, by servers: kml, any")
 
 
 def test_equal_results_differ_in_nothing(chosen):
     read = report_files.read(chosen, Silent())
     text = kernel_comparison.document([read, read])
-    assert "0 differ by more than" in text and "0 are judged differently." in text
+    assert "0 differ by more than" in text
+    assert "No claim is judged differently on two kernels." in text
 
 
 def test_kernels_of_other_processors_are_compared_among_themselves(two):

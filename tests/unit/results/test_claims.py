@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from eval.peek_interval import part_intervals
+from trapless.report.document import _counted
 from trapless.results import claims
 
 
@@ -14,3 +16,18 @@ from trapless.results import claims
 )
 def test_values_that_are_biased_against_a_claim_confirm_it_and_never_refute_it(n, biased, holds):
     assert claims.judge("wsc-int", "", {"N": n}, biased=biased).holds is holds
+
+
+def test_a_headline_says_how_many_claims_could_only_hold():
+    found = [
+        claims.judge("peek-p99-8", "30 ns", {"ns": 30.0}),
+        claims.judge("wsc-int", "", {"N": 2}),
+    ]
+    assert _counted(found) == "2 found to hold (of which 1 cannot fail here)"
+    assert _counted(found[1:]) == "1 found to hold"
+
+
+def test_claims_that_cannot_fail_say_so_in_their_notes():
+    sure = {name for name, known in claims.published().items() if known.cannot_fail}
+    assert sure == {"peek-interval-4", "peek-interval-2048", "peek-p99-8"}
+    assert "cannot fail here" in part_intervals.NOTE
