@@ -324,8 +324,8 @@ def why_not_straight(counted: Mapping[Key, Samples]) -> str:
         f"Cost is not linear in N for every call: at N = {n} {call} is off its line by "
         f"{lines[call, 'batch'][n]:+.1%} in a batch and {lines[call, 'plain'][n]:+.1%} by plain "
         f"calls. Without N = {n} no batch is off by more than {abs(rest[other, 'batch'][at]):.1%} "
-        f"({other}, N = {at}), with the step at N = {DIRECT_FROM}, from which on the module "
-        "calls hot handlers directly where the kernel has retpolines."
+        f"({other}, N = {at}). Where the kernel has retpolines, the module calls hot handlers "
+        f"directly from N = {DIRECT_FROM} on, which is a step within that."
     )
 
 
