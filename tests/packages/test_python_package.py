@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import libtrapless
 from tests.packages.conftest import BINDING, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +92,11 @@ interpreters.run_string(inside, text)
         program = program.replace("_xxsubinterpreters", "_interpreters")
     done = run_python("-c", program)
     assert done.returncode == 0, done.stderr
+
+
+def test_it_has_the_version_of_its_package():
+    text = (BINDING / "pyproject.toml").read_text()
+    assert f'\nversion = "{libtrapless.__version__}"\n' in text
 
 
 def test_it_may_be_imported_anew():

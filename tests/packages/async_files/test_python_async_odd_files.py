@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,24 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
                 with pytest.raises(AttributeError, match=f"{name}.*{remedy}"):
                     getattr(file, name)
             assert not hasattr(file, "name")
+            with pytest.raises(TypeError, match=r"text\.encode"):
+                await file.pwrite("text", 0)
+            with pytest.raises(OSError, match=r"Invalid argument \(count=-1\)"):
+                await file.pread(-1, 0)
+            for request in (file.pread(1, -2), file.pwrite(b"", -2)):
+                with pytest.raises(OSError, match=r"Invalid argument \(offset=-2\)"):
+                    await request
         with pytest.raises(AttributeError, match="follow_symlinks=False"):
             files.lstat("/")
+        with pytest.raises(AttributeError, match=r"asyncio\.to_thread\(os\.makedirs"):
+            files.makedirs("/")
         with pytest.raises(AttributeError, match=r"no attribute 'chroot'$"):
             files.chroot("/")
         with pytest.raises(TypeError, match="async with"), files.open(tmp_path / "new"):
             pass
+        with pytest.raises(TypeError, match="async with"):
+            async for _ in files.open(tmp_path / "new"):
+                pass
         with pytest.raises(ValueError, match=r"'rt'.* for bytes"):
             await files.open(tmp_path / "new", "rt")
 
@@ -224,6 +237,26 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
     workers: Any = "4"
     with pytest.raises(TypeError, match=r"workers='4'.*1 to 4096"):
         Files(workers=workers)
+    backend: Any = "x"
+    with pytest.raises(ValueError, match=r"backend='x': it is Backend\.PLAIN, Backend\.MODULE"):
+        Files(backend=backend)
+
+
+def test_a_file_that_is_forgotten_is_told_of_as_pythons_own(tmp_path: Path):
+    (tmp_path / "target").write_bytes(b"")
+
+    async def work(files: Files):
+        file = await files.open(tmp_path / "target")
+        with pytest.warns(ResourceWarning, match=r"unclosed file .*target"):
+            del file
+        assert (tmp_path / "target") not in opened_paths()
+        file = await files.open(tmp_path / "target")
+        await file.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            del file
+
+    run(work)
 
 
 def test_a_package_that_was_not_compiled_says_how(tmp_path: Path):

@@ -45,6 +45,8 @@ from libtrapless._walk import walk
 from libtrapless.abi import Backend, Condition
 from libtrapless.counts import Stats
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Backend",
     "Batch",

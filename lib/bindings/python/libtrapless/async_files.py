@@ -13,8 +13,10 @@ import errno
 import os
 import stat as modes
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal, cast, overload
 
+from libtrapless._absent_names import OF_FILE, OF_FILES, absent
 from libtrapless._direntry import DirEntry, Wrapped
 from libtrapless._ring import Engine, FileDescriptor
 from libtrapless.abi import Backend
@@ -50,30 +52,11 @@ _MODES: Final = {
 }
 
 
-# For programs that come from files of io or aiofiles, and from os: what takes the place of a name.
-_POSITION: Final = "a file has no position: use pread(count, offset) or pwrite(data, offset)"
-_FILE_REMEDIES: Final = {
-    **dict.fromkeys(("seek", "tell", "write", "writelines"), _POSITION),
-    **dict.fromkeys(("readline", "readlines"), "use `async for line in file`"),
-    "flush": "nothing is buffered: use fsync() to have the bytes on the disk",
-}
-_FILES_REMEDIES: Final = {
-    "lstat": "use stat(path, follow_symlinks=False)",
-    "exists": "use stat(path), which raises FileNotFoundError",
-    "listdir": "use scandir(path)",
-    "remove": "use unlink(path)",
-    "replace": "use rename(source, target)",
-}
-
-
-def _absent(self: object, name: str, remedies: dict[str, str]) -> AttributeError:
-    text = f"{type(self).__name__!r} object has no attribute {name!r}"
-    remedy = remedies.get(name)
-    return AttributeError(f"{text}: {remedy}" if remedy else text, name=name, obj=self)
-
-
-def _invalid(path: StrOrBytesPath) -> OSError:
-    return OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+def _check_not_negative(path: StrOrBytesPath, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 0:
+            text = f"{os.strerror(errno.EINVAL)} ({name}={number})"
+            raise OSError(errno.EINVAL, text, path)
 
 
 class _Link:
@@ -111,23 +94,32 @@ class _Link:
 class File:
     """An open file. Reads and writes name their place, so tasks may share it."""
 
+    _unclosed = False
+
     def __init__(self, files: Files, fd: int, path: StrOrBytesPath) -> None:
         self._files = files
         self._path = path
         self._descriptor = FileDescriptor(fd)  # closed with its last owner, if not before
+        self._unclosed = True
+
+    def __del__(self) -> None:
+        if self._unclosed:
+            text = f"unclosed file {self._path!r}: use `async with files.open(path) as file`"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Never:
-            raise _absent(self, name, _FILE_REMEDIES)
+        def __getattr__(self, name: str):
+            """Raise AttributeError, which says what to use in place of a name of other files."""
+            raise absent(self, name, OF_FILE)
 
     def fileno(self) -> int:
+        """The descriptor, as a number. ValueError if the file is closed."""
         return self._descriptor.fileno()
 
     async def pread(self, count: int, offset: int) -> bytes:
         """Up to `count` bytes from `offset` on; fewer only at the file's end."""
-        if count < 0:  # it is no number that the kernel could refuse: the memory has its own size
-            raise _invalid(self._path)
+        _check_not_negative(self._path, count=count, offset=offset)
         parts = []
         while True:
             part = cast("bytes", await self._call(BYTES, "pread64", None, min(count, ROOM), offset))
@@ -139,6 +131,9 @@ class File:
 
     async def pwrite(self, data: ReadableBuffer, offset: int) -> int:
         """Write all of `data` at `offset`, and return its length."""
+        if isinstance(data, str):
+            raise TypeError("a file takes bytes: use text.encode()")
+        _check_not_negative(self._path, offset=offset)
         view = memoryview(data).cast("B")
         done = 0
         while True:
@@ -153,13 +148,16 @@ class File:
         return await self.pread(sys.maxsize, 0)
 
     async def stat(self) -> os.stat_result:
+        """os.fstat() of the file."""
         found = await self._call(STATUS, "newfstatat", b"", None, AT_EMPTY_PATH)
         return cast("os.stat_result", found)
 
     async def fsync(self) -> None:
+        """Return when what was written is on the disk, as os.fsync()."""
         await self._call(NUMBER, "fsync")
 
     async def truncate(self, length: int) -> None:
+        """Cut the file to `length` bytes, or fill it up with zeros, as os.ftruncate()."""
         await self._call(NUMBER, "ftruncate", length)
 
     async def _call(self, kind: int, name: str, *arguments: object) -> Any:
@@ -168,6 +166,7 @@ class File:
     async def close(self) -> None:
         """Close the file, or leave that to the last request that is under way: no other file gets
         its descriptor before."""
+        self._unclosed = False
         fd = self._descriptor.detach()
         if fd >= 0:
             try:
@@ -211,6 +210,10 @@ class _Opening(Wrapped[File]):
 
         def __exit__(self, *_: object) -> None: ...
 
+        def __aiter__(self) -> Never:
+            self.close()
+            raise TypeError("open the file first: `async with files.open(path) as file`")
+
     async def __aenter__(self) -> File:
         self._file = await self._coroutine
         return self._file
@@ -225,7 +228,8 @@ class Files:
 
     Each loop that uses it starts `workers` threads of the C library, 1 to 4096. Few of them are
     awake while calls are quick, and a call that blocks delays no other one as long as one is left.
-    Errors are those of os, and name the path.
+    Errors are those of os, and name the path. `backend` says who makes the calls: Backend.MODULE,
+    Backend.PLAIN (the library), or None, the module where it is loaded.
 
     If a task is cancelled whose request has not begun, the request is not made. A request that has
     begun is made to its end: only its result is dropped. Its memory lives until then.
@@ -236,6 +240,8 @@ class Files:
             raise TypeError(f"workers={workers!r}: it is a number, 1 to {WORKERS_MAX}")
         if not 1 <= workers <= WORKERS_MAX:
             raise ValueError(f"workers={workers}: it is 1 to {WORKERS_MAX}")
+        if backend not in (None, *Backend):
+            raise ValueError(f"backend={backend!r}: it is Backend.PLAIN, Backend.MODULE or None")
         self._workers = workers
         self._flags = _FLAGS[backend]
         self._links: dict[asyncio.AbstractEventLoop, _Link | None] = {}  # None: closed
@@ -244,8 +250,9 @@ class Files:
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Never:
-            raise _absent(self, name, _FILES_REMEDIES)
+        def __getattr__(self, name: str):
+            """Raise AttributeError, which says what to use in place of a name of os."""
+            raise absent(self, name, OF_FILES)
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
@@ -310,12 +317,12 @@ class Files:
     async def scandir(self, path: Literal["."] = ".") -> list[DirEntry[str]]: ...
     @overload
     async def scandir(self, path: AnyStr | os.PathLike[AnyStr]) -> list[DirEntry[AnyStr]]: ...
-    async def scandir(self, path: Any = ".") -> Any:
+    async def scandir(self, path: str | bytes | os.PathLike[Any] = ".") -> list[DirEntry[Any]]:
         """The entries of a folder, without "." and "..". Their methods are awaited."""
         link = self._link()
         future: asyncio.Future[Any] = link.create_future()
         names = await link.outcome(future, link.engine.list(future, path))
-        folder = os.fspath(path)
+        folder: Any = os.fspath(path)
         if isinstance(folder, bytes):
             names = [(os.fsencode(name), kind) for name, kind in names]
         return [DirEntry(self.stat, folder, name, kind) for name, kind in names]
@@ -464,10 +471,11 @@ class Files:
             link.close()
 
     def close(self) -> None:
-        """Give back the engine of the running loop, or all of them in a thread without a loop; that
-        of a loop that runs in another thread ends in the loop's next turn. Tasks that wait are
-        cancelled, and later requests there raise ValueError, until another `async with`. A call
-        that blocks delays nobody."""
+        """End the threads of the running loop; in a thread without a loop, those of all loops. What
+        a loop has that runs in another thread ends in that loop's next turn. Tasks that wait are
+        cancelled, and later requests raise ValueError, until another `async with`.
+
+        It waits up to 0.2 s for calls that are under way."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
