@@ -56,11 +56,8 @@ static void add_file(mode_t mode)
 /* Makes the queued calls and looks at what became of each file. */
 static void copy_files(void)
 {
-	int result;
+	int result = tl_batch_flush_all(batch);
 
-	do
-		result = tl_batch_flush(batch);
-	while (result == -EINTR || result == -ETIME);
 	if (result < 0) {
 		complain(target, -result);
 		exit(2);

@@ -18,7 +18,7 @@ int main(void)
 	int parent = TL_ADD(batch, SYS_getppid);
 	int status = TL_ADD(batch, SYS_newfstatat, AT_FDCWD, "/", &root, 0);
 	int closed = TL_ADD(batch, SYS_close, -1);
-	int made = tl_batch_flush(batch);
+	int made = tl_batch_flush_all(batch);
 	const char *reason = tl_batch_reason(batch);
 	if (reason)
 		printf("%d calls, one by one: %s\n", made, reason);

@@ -4,7 +4,6 @@
  * the disk. One thread writes all that have come meanwhile and syncs the file, in one crossing: the
  * more threads wait, the more records share a write, a sync and a crossing.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -69,9 +68,7 @@ static int commit(struct tl_batch *batch, int fd, const char *text, unsigned lon
 
 		/* Nothing is to be synced if the write fails. A short one is gone on with. */
 		tl_batch_jump(batch, put, TL_IF_ERROR, tl_batch_next(batch));
-		do
-			flushed = tl_batch_flush(batch);
-		while (flushed == -EINTR);
+		flushed = tl_batch_flush_all(batch);
 		if (flushed < 0)
 			return flushed;
 		written = tl_batch_result(batch, put);

@@ -72,11 +72,8 @@ static void count_files(void)
 {
 	unsigned int done = files;
 	int64_t texts[FILES];
-	int result;
+	int result = tl_batch_flush_all(batch);
 
-	do
-		result = tl_batch_flush(batch);
-	while (result == -EINTR);
 	if (result < 0) {
 		fprintf(stderr, "words: %s\n", strerror(-result));
 		exit(2);

@@ -120,7 +120,8 @@ enum tl_backend tl_batch_backend(const struct tl_batch *batch);
 /*
  * Returns why the library makes calls of the batch by plain system calls, in words: static text
  * that begins in lower case and has no full stop. Returns NULL where the module has made all calls
- * so far. With the module the reason is that of the last flush which the module has refused.
+ * so far, and so before the first flush. With the module the reason is that of the last flush
+ * which the module has refused.
  */
 const char *tl_batch_reason(const struct tl_batch *batch);
 
@@ -147,6 +148,15 @@ TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uin
  * the oldest ones: tl_batch_done() tells which they are.
  */
 int tl_batch_flush(struct tl_batch *batch);
+
+/*
+ * Flushes until no call is queued: it continues after a signal handler (-EINTR for a program of
+ * calls, a smaller number for other batches) and after -ETIME. Returns the number of calls that
+ * were queued, which are all complete, or any other error of tl_batch_flush(): calls that are not
+ * complete then stay queued. It never returns from a program of calls that never ends. Where a
+ * handler asks to stop, use tl_batch_flush() and look at the handler's flag after each flush.
+ */
+int tl_batch_flush_all(struct tl_batch *batch);
 
 /*
  * With TL_UNORDERED, all calls queued so far are complete before a call that is queued later

@@ -2,8 +2,8 @@
 /*
  * Calls of a batch with typed arguments: tl_add_openat(batch, AT_FDCWD, path, O_RDONLY, 0) does
  * what TL_ADD(batch, SYS_openat, ...) does, and the compiler refuses a missing argument and warns
- * of one of another type (gcc 14 and newer refuse it). A program that wants them includes this
- * file.
+ * of one of another type. gcc 14 and newer refuse it, others with -Werror=int-conversion and
+ * -Werror=incompatible-pointer-types. A program that wants these functions includes this file.
  *
  * There is a function for each call that programs make with files, sockets and event loops. Its
  * name and its number are those of the row in linux/trapless_calls.h, its arguments those of the

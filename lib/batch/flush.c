@@ -154,3 +154,13 @@ int tl_batch_flush(struct tl_batch *head)
 	rewind_slots(head);
 	return (int)queued;
 }
+
+int tl_batch_flush_all(struct tl_batch *head)
+{
+	int made, queued = (int)tl_batch_queued(head);
+
+	do
+		made = tl_batch_flush(head);
+	while (tl_batch_queued(head) && (made >= 0 || made == -EINTR || made == -ETIME));
+	return made < 0 ? made : queued;
+}

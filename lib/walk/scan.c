@@ -164,16 +164,6 @@ static void complete_interrupted(const struct tl_scan *scan, int fd, char *bytes
 	}
 }
 
-static int flush(struct tl_batch *batch)
-{
-	int made;
-
-	do
-		made = tl_batch_flush(batch);
-	while (tl_batch_queued(batch) && (made >= 0 || made == -EINTR));
-	return made < 0 ? made : 0;
-}
-
 /* Makes two requests of one crossing. The bytes of each, or -errno. */
 static int request(struct tl_scan *scan, int fd, char *bytes, int64_t *first, int64_t *second)
 {
@@ -185,8 +175,8 @@ static int request(struct tl_scan *scan, int fd, char *bytes, int64_t *first, in
 			  scan->mask, TL_SCAN_NO_DOTS);
 	if (slots[1] < 0)
 		return slots[1];
-	error = flush(scan->batch);
-	if (error)
+	error = tl_batch_flush_all(scan->batch);
+	if (error < 0)
 		return error;
 	*first = tl_batch_result(scan->batch, (unsigned int)slots[0]);
 	*second = tl_batch_result(scan->batch, (unsigned int)slots[1]);

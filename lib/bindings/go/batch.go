@@ -13,8 +13,7 @@ package trapless
 // Macros with arguments do not exist for cgo: a constant does.
 enum { RESULT_0 = TL_RESULT(0) };
 
-// Makes the calls, and stores the result of each. A handler of Go's own signals may end a flush
-// early: the next one goes on.
+// Makes the calls, also where Go's own signals interrupt them, and stores the result of each.
 static int make(struct tl_batch *batch, struct tl_request *calls, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
@@ -25,12 +24,9 @@ static int make(struct tl_batch *batch, struct tl_request *calls, unsigned int n
 		if (slot < 0)
 			return slot;
 	}
-	while (tl_batch_queued(batch)) {
-		int made = tl_batch_flush(batch);
-
-		if (made < 0 && made != -4) // EINTR
-			return made;
-	}
+	int made = tl_batch_flush_all(batch);
+	if (made < 0)
+		return made;
 	for (unsigned int i = 0; i < n; i++)
 		calls[i].result = tl_batch_result(batch, i);
 	return 0;

@@ -128,6 +128,7 @@ extern "C" {
         a5: u64,
     ) -> c_int;
     pub fn tl_batch_flush(batch: *mut tl_batch) -> c_int;
+    pub fn tl_batch_flush_all(batch: *mut tl_batch) -> c_int;
     pub fn tl_batch_flush_steps(batch: *mut tl_batch, steps: u64) -> c_int;
     pub fn tl_batch_barrier(batch: *mut tl_batch) -> c_int;
     pub fn tl_batch_queued(batch: *const tl_batch) -> u32;

@@ -34,6 +34,33 @@ static void interrupted_call_says_so(void)
 	close(pipes[1]);
 }
 
+static void flush_of_all_goes_on_after_a_handler(unsigned int flags)
+{
+	struct tl_batch *batch = batch_new_flags(8, flags);
+	int pipes[2];
+	pid_t waker;
+	char byte;
+
+	MUST(pipe(pipes));
+	on_signal(SIGALRM, count_signal, 0);
+	handled = 0;
+	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	TL_ADD(batch, SYS_getppid);
+	TL_ADD(batch, SYS_close, -1);
+	waker = signal_when_asleep(SIGALRM);
+	CHECK_EQ(tl_batch_flush_all(batch), 3);
+	CHECK_EXITED(child_wait(waker), 0);
+	CHECK_EQ(handled, 1);
+	CHECK_EQ(tl_batch_queued(batch), 0);
+	CHECK_EQ(tl_batch_result(batch, 0), -EINTR);
+	CHECK_EQ(tl_batch_result(batch, 1), getppid());
+	CHECK_EQ(tl_batch_result(batch, 2), -EBADF);
+	CHECK_EQ(tl_batch_flush_all(batch), 0);
+	tl_batch_destroy(batch);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 static int pipe_to_fill;
 
 static void writer(int signal)
@@ -156,6 +183,8 @@ int main(void)
 	cancelled_thread_ends_behind_its_flush();
 	jump_out_of_flush_repeats_nothing();
 	interrupted_call_says_so();
+	flush_of_all_goes_on_after_a_handler(0);
+	flush_of_all_goes_on_after_a_handler(TL_UNORDERED);
 	restarted_call_goes_on();
 	every_call_of_a_storm_is_made_once();
 	return 0;

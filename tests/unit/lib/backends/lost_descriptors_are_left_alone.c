@@ -238,7 +238,7 @@ static void check_twins(void)
 	old = batch_new(8);
 	TL_ADD(old, SYS_getppid);
 	MUST((int)sys(SYS_close_range, 3, FDS, 0));
-	CHECK_EQ(tl_batch_flush(old), by_module() ? -EBADF : 1);
+	CHECK_EQ(tl_batch_flush_all(old), by_module() ? -EBADF : 1);
 	twin = batch_new(8);
 	TL_ADD(twin, SYS_getppid);
 	TL_ADD(old, SYS_getppid);

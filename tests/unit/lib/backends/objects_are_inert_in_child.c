@@ -43,6 +43,7 @@ static void child(void)
 	CHECK_EQ(TL_ADD(batch, SYS_getpid), -EAGAIN);
 	CHECK_EQ(tl_batch_queued(batch), 0);
 	CHECK_EQ(tl_batch_flush(batch), -EPERM);
+	CHECK_EQ(tl_batch_flush_all(batch), -EPERM);
 	CHECK_EQ(tl_batch_barrier(batch), -EPERM);
 	CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_ALWAYS, 0), -EPERM);
 	CHECK_EQ(tl_batch_next(batch), 0);

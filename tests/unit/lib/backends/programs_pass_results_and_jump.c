@@ -267,6 +267,20 @@ static void budget_stops_a_loop_that_can_go_on(void)
 	tl_batch_destroy(batch);
 }
 
+static void flush_of_all_needs_no_budget(void)
+{
+	struct tl_batch *batch = batch_new(ENTRIES);
+	uint64_t left = TL_STEPS_DEFAULT;
+
+	TL_ADD(batch, TL_NR_INCREASE, &left, -1);
+	CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_POSITIVE, 0), 0);
+	TL_ADD(batch, SYS_getppid);
+	CHECK_EQ(tl_batch_flush_all(batch), 2);
+	CHECK_EQ(left, 0);
+	CHECK_EQ(result(batch, 1), getppid());
+	tl_batch_destroy(batch);
+}
+
 static void unordered_batch_knows_no_programs(void)
 {
 	struct tl_batch *batch = batch_new_unordered(8);
@@ -290,6 +304,7 @@ int main(void)
 	loop_keeps_its_results();
 	step_may_rewrite_its_own_request();
 	budget_stops_a_loop_that_can_go_on();
+	flush_of_all_needs_no_budget();
 	unordered_batch_knows_no_programs();
 	return 0;
 }
