@@ -206,6 +206,19 @@ def machine(*, samples: bool = False, stops: bool = False) -> Machine:
     return machines.Privileged(chosen) if privileged else chosen
 
 
+def pattern_for_all() -> str | None:
+    """The pattern of --vm, for a command with --all; another option that names a machine is an
+    error."""
+    meta = click.get_current_context().meta
+    options = {**meta[CHOICE], "file": meta.get(IMAGE)}
+    pattern: str | None = options.pop("vm")
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        option = "FILE" if given[0] == "file" else f"--{given[0]}"
+        raise click.UsageError(f"--all and {option} exclude each other; --vm PATTERN chooses VMs")
+    return pattern
+
+
 @click.group()
 def peek() -> None:
     """Look into a running kernel from outside.

@@ -464,7 +464,7 @@ def the_one(hole: int | None = None, note: Callable[[str], None] = lambda _: Non
         return Image(one.shared, hole) if one.shared is not None else one
     if not any(one.is_readable for one in machines):
         raise PeekError(_listed(machines))
-    raise ChoiceError(f"choose one with --pid, --vm or --ram; {_listed(chosen or machines)}")
+    raise ChoiceError(f"choose one with --pid, --vm or --ram; {_listed(machines)}")
 
 
 def _listed(machines: Sequence[Process]) -> str:

@@ -68,7 +68,7 @@ inside nsenter -t "$main" -m -r -w -- sh -c '
 say machine
 inside setpriv --reuid 1000 --regid 1000 --clear-groups qemu-system-x86_64 -S -name other \\
     -m 64M -display none -nodefaults -accel tcg </dev/null >/dev/null 2>&1 &
-opened='^trapless_vm_state.state="no_kernel",vm="other". 1.0$'  # once it has its RAM
+opened='^trapless_vm_state.state="booting",vm="other". 1.0$'  # once it has its RAM
 until ask metrics | grep "$opened"; do sleep 1; done
 say sampled
 words=$(cd {ROOT} && .venv/bin/python -c '{TOY}')
@@ -77,7 +77,7 @@ sleep {LIMIT_S} | inside setpriv --reuid 1000 --regid 1000 --clear-groups \\
         -name toy -m 8M /var/tmp/toy $words" >/dev/null &
 until ask metrics | grep '^trapless_vm_taken_samples_total.vm="toy". [1-9]'; do sleep 1; done
 say opener
-inside sh -c "cat /proc/\\$(pgrep -P $main -f serve.opener)/status"
+inside sh -c "cat /proc/\\$(pgrep -P $main -f diagnosis.opener)/status"
 say killed
 mkdir $unit.d
 printf %s '{RECORDS}' >$unit.d/override.conf

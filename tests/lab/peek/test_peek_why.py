@@ -26,6 +26,7 @@ from tests.lab.batch.scandir.test_lab_places import NFS
 from tests.lab.command import LIMIT_S, ROOT, wait_until
 from tests.lab.peek.test_peek_serve import daemon
 from tests.lab.peek.watched_guest import GUEST_LIMIT_S, Guest, folder_of_memory, guest, peek
+from tests.unit.peek.machines.made_up_monitors import started
 from trapless.base.console import Silent
 from trapless.peek.emulator import emulator_of
 from trapless.stock import kbuild, kernels
@@ -299,10 +300,25 @@ def one_after_the_other(running: Guest, hangs: Sequence[Hang]) -> None:
         if hang.name == "vfork":
             text = peek("why", running.ram, "--longer-than", "3000").stdout
             assert "Note: 1 thread has been blocked for up to" in text
+            one_of_all_hangs(running, hang)
         running.say(hang.end)
         if hang.cause != "oops" and hang.name != "flush":
             answer = until(running, lambda one: not one["hangs"])
             assert not answer["hangs"], (hang.name, answer)
+
+
+def one_of_all_hangs(running: Guest, hang: Hang) -> None:
+    """With --all it is found beside a machine that cannot be read."""
+    emulator = emulator_of(running.ram)
+    assert emulator is not None
+    child = "print('ready', flush=True); input()"
+    with started("qemu-system-x86_64", child, "-name", "trapless") as other:
+        words = ("--all", "--vm", "trap*", "--json", "--longer-than", str(LONG_S))
+        done = peek("why", *words)
+    answers = {one["machine"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 3, done.stderr
+    assert answers[f"trapless (process {emulator.pid})"]["verdicts"][0]["cause"] == hang.cause
+    assert "large enough" in answers[f"trapless (process {other.pid})"]["error"]
 
 
 def test_healthy_machine_hangs_in_nothing(kernel):

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trapless.peek.commands import machine, target_argument, target_options
+from trapless.peek.commands import machine, pattern_for_all, target_argument, target_options
 from trapless.peek.errors import PeekError
 
 if TYPE_CHECKING:
+    from trapless.peek.diagnosis.opener import Found, Opener
+    from trapless.peek.diagnosis.two_looks import Diagnosis
     from trapless.peek.emulator import Emulator
     from trapless.peek.sandbox.client import SandboxedTarget
 
@@ -103,8 +105,15 @@ def _name_of(target: SandboxedTarget, emulator: Emulator | None) -> str:
     help="Leave out what has hung for less time.",
 )
 @_monitor("what its CPUs execute")
+@click.option(
+    "--all",
+    "every_vm",
+    is_flag=True,
+    help="Look into all VMs of this host that this user may look into, one after the other; with "
+    "--vm PATTERN into those with such names, as in 'web-*'.",
+)
 @_json
-def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
+def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) -> None:
     """Say why a machine hangs.
 
     Prints what hangs, the likeliest cause first, each with its evidence: a panic, an oops,
@@ -114,15 +123,22 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
     twice at a machine that runs.
 
     The exit status is 0 if nothing hangs, 3 if something does, and 1 or 2 if that cannot be said.
+    With --all it is 3 if something hangs in any VM, else 0: a VM that cannot be read, because it
+    boots or has ended, is named with the reason. JSON is then an object in a line for each VM.
 
     \b
     trapless peek why
+    trapless peek why --all
     trapless peek why --vm web --monitor /run/web.monitor
     trapless peek why /var/crash/web.core
     """
     from trapless.peek.diagnosis import text, two_looks
     from trapless.peek.stacks.stops import opened
 
+    if every_vm:
+        if monitor is not None:
+            raise click.UsageError("--all and --monitor exclude each other: a monitor is of one VM")
+        sys.exit(HANGS if _why_all(pattern_for_all(), longer_s, as_json=as_json) else 0)
     lacks: list[str] = []
     with (
         _opened(monitor=monitor) as (target, emulator, lives),
@@ -136,6 +152,52 @@ def why(longer_s: float, monitor: Path | None, as_json: bool) -> None:
     else:
         click.echo("\n".join(text.diagnosis(found, longer_s)))
     sys.exit(HANGS if found.hangs else 0)
+
+
+def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> bool:
+    """Write a section or a line of JSON for each VM; whether something hangs in any."""
+    from trapless.base.console import TraplessError
+    from trapless.peek import rights
+    from trapless.peek.diagnosis import text
+    from trapless.peek.diagnosis.opener import Opener
+
+    hangs = False
+    with Opener() as opener:
+        rights.drop()
+        found = [one for one in opener.running() if one.fits(() if pattern is None else [pattern])]
+        if not found:
+            click.echo("trapless: no such virtual machine can be observed here", err=True)
+        for one in found:
+            title = f"{one.name} (process {one.pid})" if one.name else f"process {one.pid}"
+            try:
+                seen = replace(_diagnosis_of(opener, one, longer_s), machine=title)
+            except (TraplessError, OSError) as error:
+                lines = [f"cannot be read: {error}"]
+                answer: dict[str, Any] = {"machine": title, "error": str(error)}
+            else:
+                hangs = hangs or seen.hangs
+                lines, answer = list(text.diagnosis(seen, longer_s)), text.diagnosis_in_json(seen)
+            click.echo(json.dumps(answer) if as_json else "\n".join((f"{title}:", *lines, "")))
+    return hangs
+
+
+def _diagnosis_of(opener: Opener, one: Found, longer_s: float) -> Diagnosis:
+    """What hangs in a VM, read in the first way in which it shows a kernel."""
+    from trapless.peek.diagnosis import two_looks
+    from trapless.peek.sandbox.client import SandboxedTarget
+
+    emulator, first = opener.emulator(one), PeekError("nothing in it is large enough to be RAM")
+    ways = opener.ways(one)
+    for number, layouts in enumerate(ways):
+        try:
+            target = SandboxedTarget.of(layouts)
+        except PeekError as error:
+            first = error if number == 0 else first
+            continue
+        with target:
+            assert isinstance(target, SandboxedTarget)
+            return two_looks.diagnose(target, emulator, longer_s)
+    raise first
 
 
 @click.command()

@@ -48,8 +48,8 @@ def diagnosis(found: Diagnosis, longer_s: float) -> Iterator[str]:
     if not found.hangs:
         rest = "and the CPUs go on" if found.looks > 1 else "as far as one look shows"
         yield (
-            f"Nothing hangs in the kernel: no thread has been blocked for longer than "
-            f"{longer_s:g} s, {rest}."
+            f"Nothing in the kernel has hung for {longer_s:g} s: no thread has been blocked for so "
+            f"long, {rest}."
         )
         yield "Programs that wait for each other sleep as idle ones do: `peek stacks` shows where."
     for number, one in enumerate(found.verdicts, 1):

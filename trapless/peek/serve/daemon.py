@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trapless.peek import rights
+from trapless.peek.diagnosis.opener import Opener
 from trapless.peek.guest_text import visible
 from trapless.peek.sampling import sampler
 from trapless.peek.sampling.record import ended_by_signals
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.observed_vm import Settings
-from trapless.peek.serve.opener import Opener
 from trapless.peek.serve.recordings_folder import BYTES_MIN, RecordingsFolder
 from trapless.peek.serve.web import Address, Server
 from trapless.peek.serve.workers import Workers

@@ -8,17 +8,16 @@ done with one machine; metrics.py and machines_page.py show the list, with the l
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from trapless.peek.diagnosis.opener import NAME_CHARS_MAX, Found
 from trapless.peek.errors import PeekError
 from trapless.peek.serve import phases
 from trapless.peek.serve.observed_vm import ObservedVm, Settings
-from trapless.peek.serve.opener import NAME_CHARS_MAX, Found
 
 FIND_S = 2.0
 PACE_S = 0.1
@@ -90,12 +89,7 @@ class Inventory:
                     self._latest, self.error = self._latest or [], str(error)
 
     def _is_wanted(self, found: Found) -> bool:
-        patterns = self._patterns
-        return (
-            found.path != ""
-            or not patterns
-            or any(fnmatch.fnmatchcase(found.title, one) for one in patterns)
-        )
+        return found.path != "" or found.fits(self._patterns)
 
     def _take_latest(self, now: float) -> None:
         found = self._latest

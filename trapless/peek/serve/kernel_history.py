@@ -27,6 +27,11 @@ class KernelHistory:
         self._seen: dict[Identity, None] = {}  # the oldest first
         self._is_counted = True  # whether the end of the last one is, or there was none
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no kernel was seen yet."""
+        return not self._seen
+
     def see(self, identity: Identity) -> None:
         """A kernel runs, or boots."""
         if identity not in self._seen:

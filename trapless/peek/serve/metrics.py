@@ -144,7 +144,7 @@ FAMILIES = (
     Family(
         "trapless_vm_failures",
         COUNTER,
-        "Attempts to open or sample the machine that have failed.",
+        "Attempts to open or sample the machine that have failed; while it boots there are none.",
         (),
         lambda vm: _one(vm.failures),
     ),

@@ -15,12 +15,12 @@ from enum import StrEnum
 from threading import Lock
 from typing import Protocol
 
+from trapless.peek.diagnosis.opener import Found, Opener
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
 from trapless.peek.kernel.health.hang_causes import Cause, Verdict
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.serve.kernel_history import KernelHistory
-from trapless.peek.serve.opener import Found, Opener
 from trapless.peek.serve.recordings_folder import RecordingsFolder
 from trapless.peek.serve.served_kernel import BootingError, ServedKernel
 from trapless.peek.serve.tally import Tally
@@ -197,7 +197,8 @@ class ObservedVm:
 
     def fail(self, error: Exception, seconds: float, state: State) -> None:
         """An attempt that took so long has failed; the next one is due after a pause."""
-        coming = self.state if self.state in (State.BOOTING, State.RESTARTING) else None
+        follows = self.state is State.RESTARTING or not self.history.is_empty
+        coming = self.state if follows and self.state in (State.BOOTING, State.RESTARTING) else None
         if isinstance(error, BootingError):
             state = coming or State.BOOTING
         elif isinstance(error, NoKernelError):  # while it restarts, there is none for a while
@@ -205,7 +206,7 @@ class ObservedVm:
         boots = state in (State.BOOTING, State.RESTARTING)
         self.attempts.begin(ATTEMPT_SHARE * seconds, BOOT_PAUSE_MAX_S if boots else None)
         with self.settings.lock:
-            self.failures += 1
+            self.failures += not isinstance(error, BootingError)
             if isinstance(error, BootingError) and error.identity is not None:
                 self.history.see(error.identity)
             self._say(state, str(error))

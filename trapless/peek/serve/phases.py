@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 
 from trapless.base.console import TraplessError
-from trapless.peek import limits
+from trapless.peek import errors, limits
+from trapless.peek.diagnosis.opener import EndedError
 from trapless.peek.diagnosis.two_looks import stuck_verdict
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.health.hang_causes import Verdict
+from trapless.peek.kernel.health.last_words import BOOT_S
 from trapless.peek.sampling.boots import Boots, successor
 from trapless.peek.sampling.code_names import CODE, Names
 from trapless.peek.sampling.record import source_of
@@ -34,7 +36,6 @@ from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.serve import observed_vm
 from trapless.peek.serve.kernel_history import STUCK, is_stuck
 from trapless.peek.serve.observed_vm import NS, NoKernelError, ObservedVm, Phase, State
-from trapless.peek.serve.opener import EndedError
 from trapless.peek.serve.recordings_folder import Source
 from trapless.peek.serve.served_kernel import BootingError, ServedKernel
 from trapless.peek.serve.workers import Job
@@ -169,11 +170,17 @@ class BeingOpened:
                 first = first or error
             vm.way += 1
             if time.monotonic() - began_s >= ATTEMPT_S:  # the next attempt begins with the next way
-                raise NoKernelError(str(first))
+                raise self._lack(first)
         tried, vm.way = vm.way, 0
         if tried and first is None:  # the last attempt has tried the last way
             return self._open()
-        raise NoKernelError(str(first or "nothing in it is large enough to be RAM"))
+        raise self._lack(first)
+
+    def _lack(self, first: PeekError | None) -> PeekError:
+        """What a machine without a kernel is called: a young one may be booting."""
+        if isinstance(first, errors.BootingError) and self._vm.found.age_s() < BOOT_S:
+            return BootingError("no kernel shows in it yet", None)
+        return NoKernelError(str(first or "nothing in it is large enough to be RAM"))
 
     def _watched(self, kernel: ServedKernel, emulator: Emulator | None) -> Opened:
         """A kernel, and all that is read of it before it is sampled."""

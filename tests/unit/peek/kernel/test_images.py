@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes.util
 import errno
+import gzip
 import importlib.util
 import os
 import resource
@@ -353,3 +354,9 @@ def test_damaged_dumps_end_in_an_error_whatever_the_library_does(name, tmp_path)
                 memory.close()
         except PeekError as error:
             assert "please report" not in str(error), f"seed {seed}: {error}"
+
+
+def test_packed_image_that_is_cut_off_is_to_be_copied_again(tmp_path, own_cache):
+    path = written(tmp_path, gzip.compress(bytes(1 << 20))[:-9])
+    with pytest.raises(PeekError, match=r": it is cut off or damaged \(.*\); copy it again$"):
+        open_memory(path)

@@ -240,6 +240,7 @@ def test_ram_by_descriptor_is_opened_as_the_process_has_it(tmp_path):
 def test_without_a_choice_the_message_says_what_to_do(proc, monkeypatch):
     all_of_them = machines.running(proc)
     (shared,) = (one for one in all_of_them if one.shared)
+    process(proc, 32, *shared.argv)
     monkeypatch.setattr(machines, "running", lambda: all_of_them)
     notes = []
     assert machines.the_one(note=notes.append) == machines.Image(shared.shared)
@@ -250,6 +251,10 @@ def test_without_a_choice_the_message_says_what_to_do(proc, monkeypatch):
     assert machines.the_one(note=notes.append) == all_of_them[0] and len(notes) == 1
     monkeypatch.setattr(machines, "running", lambda: all_of_them[:2])
     with pytest.raises(machines.ChoiceError, match=r"--pid, --vm or --ram; 2 virtual machines "):
+        machines.the_one()
+    sharing = machines.machine_of(proc / "32")  # of those that share their RAM it lists all, too
+    monkeypatch.setattr(machines, "running", lambda: [*all_of_them, sharing])
+    with pytest.raises(machines.ChoiceError, match=r"; 6 virtual machines .*\n.*process 4 "):
         machines.the_one()
     monkeypatch.setattr(machines, "running", list)
     with pytest.raises(PeekError, match="no virtual machine runs on this host; start one"):

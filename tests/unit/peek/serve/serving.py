@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from trapless.peek.diagnosis.opener import Found, Opener
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.observed_vm import Settings
-from trapless.peek.serve.opener import Found, Opener
 from trapless.peek.serve.workers import Workers
 
 LIMIT_S = 60.0

@@ -20,12 +20,12 @@ from tests.unit.peek import toy_kernel
 from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.serve.serving import observing, settings, until
 from tests.unit.peek.toy_kernel import ToyKernel
+from trapless.peek.diagnosis.opener import Found
 from trapless.peek.guest_text import GuestText
 from trapless.peek.sampling import boots
 from trapless.peek.serve import kernel_history, metrics, observed_vm, phases
 from trapless.peek.serve.kernel_history import KernelHistory
 from trapless.peek.serve.observed_vm import ObservedVm, State
-from trapless.peek.serve.opener import Found
 
 SHARE = 4
 BUSY = """

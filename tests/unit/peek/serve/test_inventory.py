@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.peek.serve.serving import settings, until
+from trapless.peek.diagnosis.opener import Found
 from trapless.peek.errors import PeekError
 from trapless.peek.serve import inventory as inventory_file
 from trapless.peek.serve import phases
 from trapless.peek.serve.inventory import Inventory
 from trapless.peek.serve.observed_vm import State
-from trapless.peek.serve.opener import Found
 from trapless.peek.serve.phases import BeingOpened
 
 

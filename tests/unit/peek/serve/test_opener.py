@@ -22,12 +22,12 @@ from tests import descriptors
 from tests.unit.peek.machines.made_up_monitors import started
 from tests.unit.peek.serve.serving import settings, until
 from trapless.peek import machines, mappings, qemu_arguments
+from trapless.peek.diagnosis import opener as opener_file
+from trapless.peek.diagnosis.opener import EndedError, Found, Opener
 from trapless.peek.errors import PeekError
 from trapless.peek.kernel.memories.images import open_memory
-from trapless.peek.serve import opener as opener_file
 from trapless.peek.serve import phases
 from trapless.peek.serve.observed_vm import ObservedVm, State
-from trapless.peek.serve.opener import EndedError, Found, Opener
 
 MIB = 1 << 20
 NOBODY = 65534
@@ -154,6 +154,21 @@ def test_a_machine_that_ends_before_it_is_opened_has_ended(opener, is_waited_for
         vm.phase = phases.Away(vm)
         until(lambda: phases.step(vm) or vm.state is not State.WAITING)
         assert vm.state is State.ENDED and vm.failures == 0 and notes == ["web has ended"]
+
+
+def test_a_machine_without_a_kernel_boots_for_two_minutes(opener, monkeypatch):
+    """A boot is no failure. Then it is one, and the machine is not called booting any more."""
+    notes: list[str] = []
+    with started("qemu-system-x86_64", CHILD, "-m", "48M") as process:
+        vm = ObservedVm(found(opener, process.pid), "web", settings(opener, note=notes.append))
+        vm.phase = phases.Away(vm)
+        until(lambda: phases.step(vm) or vm.state is not State.WAITING)
+        assert (vm.state, vm.failures) == (State.BOOTING, 0)
+        assert notes == ["web is booting: no kernel shows in it yet"]
+        monkeypatch.setattr(phases, "BOOT_S", 0.0)
+        until(lambda: phases.step(vm) or vm.state is not State.BOOTING)
+        assert (vm.state, vm.failures) == (State.NO_KERNEL, 1)
+        assert "web shows no kernel: " in notes[1]
 
 
 def test_a_file_that_is_gone_has_ended(opener, tmp_path):

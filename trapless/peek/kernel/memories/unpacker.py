@@ -206,12 +206,16 @@ def main(number: str, name: str, library: str) -> None:
     except BrokenPipeError:  # the parent wants no more
         return
     except Exception as error:  # a stranger's file may cause any error
-        whose = "" if is_of_image(error) else "an error of Trapless itself, please report it: "
-        said = {"error": f"{whose}{type(error).__name__}: {error}"[: limits.TEXT_CHARS_MAX]}
-    text = json.dumps(said).encode()
+        text = f"an error of Trapless itself, please report it: {type(error).__name__}: {error}"
+        if isinstance(error, OSError) and error.errno:  # of this host
+            text = str(error)
+        elif is_of_image(error):
+            text = f"it is cut off or damaged ({error}); copy it again"
+        said = {"error": text[: limits.TEXT_CHARS_MAX]}
+    answer = json.dumps(said).encode()
     try:
         with open(1, "wb", closefd=False) as output:
-            output.write(PIECE.pack(END, len(text)) + text)
+            output.write(PIECE.pack(END, len(answer)) + answer)
     except BrokenPipeError:
         return
 

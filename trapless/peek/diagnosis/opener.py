@@ -12,7 +12,9 @@ after CHILD_S whatever it waits for.
 from __future__ import annotations
 
 import ctypes
+import fnmatch
 import itertools
+import math
 import os
 import signal
 import socket
@@ -38,7 +40,7 @@ from trapless.peek.sandbox.messages import receive, send
 PACKAGE = Path(__file__).resolve().parents[3]
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from trapless.peek.serve.opener import main; main(int(sys.argv[2]))"
+    "from trapless.peek.diagnosis.opener import main; main(int(sys.argv[2]))"
 )
 NAME_CHARS_MAX = 64
 CHILD_S = 30
@@ -70,6 +72,20 @@ class Found:
     def title(self) -> str:
         """The name for people, which is bounded and printable."""
         return self.name or f"pid-{self.pid}"
+
+    def age_s(self) -> float:
+        """For how long its process has run; a file has no age."""
+        if self.path:
+            return math.inf
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.began / os.sysconf("SC_CLK_TCK")
+
+    def fits(self, patterns: Sequence[str]) -> bool:
+        """Whether one of the patterns has its title; all machines fit where there are none.
+
+        >>> [Found(7, 0, "qemu", "web-1").fits(one) for one in ((), ("web-*",), ("web", "pid-7"))]
+        [True, True, False]
+        """
+        return not patterns or any(fnmatch.fnmatchcase(self.title, one) for one in patterns)
 
 
 # ---- The daemon's end ----------------------------------------------------------------------------
