@@ -70,6 +70,7 @@ def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
     done = run(programs / "du", tmp_path, GOGC="1", GODEBUG="cgocheck=1")
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) == sum(path.stat().st_size for path in files)
+    assert run(programs / "du", "-walkdir", tmp_path).stdout == done.stdout
 
 
 def test_a_tree_that_is_not_there_is_an_error(programs):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-//
+
 // Package trapless makes many system calls by one crossing into the kernel, by libtrapless.
 //
 // A Batch queues calls in memory of Go, and one call of cgo queues all of them in the library's
@@ -40,8 +40,11 @@ import (
 	"unsafe"
 )
 
-// FirstIsResult, added to a number, makes the first argument the result of an earlier call, whose
-// slot is passed.
+// FirstIsResult, added to a call's number, says that the first argument is the slot of an earlier
+// call, whose result is taken in its place:
+//
+//	opened := batch.Add(syscall.SYS_OPENAT, directory, name, flags, 0)
+//	batch.Add(syscall.SYS_FSTAT|FirstIsResult, uint64(opened), status)
 const FirstIsResult = C.RESULT_0
 
 // Batch holds calls until Flush makes all of them by one crossing. One goroutine at a time uses it.
@@ -51,7 +54,7 @@ type Batch struct {
 	pinner runtime.Pinner
 }
 
-// NewBatch makes a batch of up to entries calls, a power of two.
+// NewBatch makes a batch of up to entries calls, from 1 to 4096.
 func NewBatch(entries int) (*Batch, error) {
 	batch := &Batch{calls: make([]C.struct_tl_request, 0, entries)}
 	if err := C.tl_batch_create(&batch.ring, C.uint(entries), 0); err < 0 {
@@ -60,7 +63,8 @@ func NewBatch(entries int) (*Batch, error) {
 	return batch, nil
 }
 
-// Reason says in words why calls are made one by one; empty: one crossing makes them.
+// Reason says in words why calls are made one by one; empty: one crossing makes them. Ask after a
+// flush: only then it is known whether a tracer watches the thread.
 func (batch *Batch) Reason() string {
 	return C.GoString(C.tl_batch_reason(batch.ring))
 }
@@ -76,14 +80,15 @@ func (batch *Batch) Full() bool {
 	return len(batch.calls) == cap(batch.calls)
 }
 
-// Address pins memory of Go until the next flush, and returns where it is. Without Pin it may be
-// freed before, because the queued call holds a number that the collector does not know.
+// Address pins memory of Go until the next flush, and returns where it is. Otherwise it may be freed
+// before, because the queued call holds a number that the collector does not know.
 func Address[T any](batch *Batch, memory *T) uint64 {
 	batch.pinner.Pin(memory)
 	return uint64(uintptr(unsafe.Pointer(memory)))
 }
 
-// Add queues a call and returns its slot.
+// Add queues a call and returns its slot, from 0 on since the last flush. It panics if the batch is
+// Full.
 func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	if batch.Full() {
 		panic("the batch is full: flush")
@@ -96,7 +101,9 @@ func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	return len(batch.calls) - 1
 }
 
-// Flush makes the queued calls, and returns what each of them returned: an error as a negative number.
+// Flush makes the queued calls, and returns what each of them returned, by slot: an error of a call is
+// a negative number. The slice is the caller's. With an error of Flush itself there are no results, and
+// some of the calls may have been made.
 func (batch *Batch) Flush() ([]int64, error) {
 	defer batch.pinner.Unpin()
 	calls := batch.calls

@@ -95,7 +95,7 @@ type Walk struct {
 
 // Entry is a file of the tree. Symbolic links are not followed.
 type Entry struct {
-	Path  string // the root as given, and names
+	Path  string // the root as it was given, and names, with slashes between them
 	Depth int    // 0 is the root
 	// Err says why the attributes, or what is in the directory, could not be read. A directory that
 	// cannot be read comes once without Err, and then again with it.
