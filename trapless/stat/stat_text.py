@@ -77,8 +77,7 @@ def call_lines(report: Report, argv: Sequence[str], hidden: Container[str]) -> I
     yield ""
     yield from _mechanisms(report)
     yield from _scan(report)
-    yield ""
-    yield "Read as:"
+    yield from ("", "Read as:")
     for text in CALL_NOTES:
         yield from sentence(text, indent="  ")
 
@@ -104,11 +103,12 @@ def _scan(report: Report) -> Iterator[str]:
         share = scan.saved / max(report.counts.instructions, 1)
         does = "take away" if share > 0 else "add"
         would = f"would {does} {short(abs(scan.saved))} instructions ({abs(share):.1%})"
-    yield ""
-    yield from sentence(
-        f"of {scan.names:,} names that it read by getdents64, it asked for the attributes of "
-        f"{scan.stats:,}: TL_NR_SCANDIR (tl_scan, tl_walk) gives both in one request, and {would}"
+    text = (
+        f"of {scan.names:,} names read by getdents64 it asked for attributes of {scan.stats:,}: "
+        f"TL_NR_SCANDIR (tl_scan, tl_walk) gives both in one request, and {would}; a program that "
+        "uses them does so already, and --calls makes its calls plain: run stat without --calls"
     )
+    yield from ("", *sentence(text))
 
 
 WRAPPED = {

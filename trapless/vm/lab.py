@@ -38,7 +38,8 @@ __all__ = ["Guest", "LabConfig", "LabError", "LabResult", "prepare", "run", "spl
 
 NOT_REPEATABLE = (
     "with --host-root counts do not repeat: this machine's files come by a server whose timing no "
-    "instruction counts, and the guest waits for each answer; leave --host-root out to count"
+    "instruction counts, and the guest waits for each answer; leave --host-root out to count, or "
+    "copy the files first, for nearly equal counts: sh -c 'cp -r TREE /tmp/t; PROGRAM /tmp/t'"
 )
 """The message for a user who asks for both: --icount is used because its counts repeat."""
 

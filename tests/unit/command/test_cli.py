@@ -325,6 +325,7 @@ def test_counts_that_do_not_repeat_are_told_of(monkeypatch, options):
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     both = CliRunner().invoke(cli.cli, ["lab", "--icount", "--host-root", "--", "true"])
     assert both.exit_code == 0 and "counts do not repeat: this machine's files" in both.stderr
+    assert "sh -c 'cp -r TREE /tmp/t; PROGRAM /tmp/t'" in " ".join(both.stderr.split())
 
 
 def test_words_for_module_and_kernel_reach_the_lab(monkeypatch):

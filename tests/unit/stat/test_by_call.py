@@ -351,6 +351,7 @@ def test_a_compound_call_saves_what_is_asked_about_and_costs_what_is_read(found)
 def test_the_report_says_what_a_compound_call_would_do(found, stats, loop, words):
     text = " ".join(stat_text.call_lines(asking(found, 1000, stats, loop), ["du"], ()))
     assert ("TL_NR_SCANDIR" in text) == (words is not None)
+    assert ("run stat without --calls" in " ".join(text.split())) == (words is not None)
     assert words is None or words in " ".join(text.split())
 
 
