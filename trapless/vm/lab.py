@@ -71,6 +71,7 @@ class LabConfig:
     host_root: bool = False
     debug: bool = False
     timeout_s: float = 300.0  # for the command; booting has a limit of its own
+    output_limit_s: float = math.inf  # the longest time in which the command writes nothing
     module: bool = True
     module_parameters: str = ""  # of trapless.ko, as in "supervisor=1"
     thread_single: bool = False
@@ -377,7 +378,13 @@ class _Attempt:
             if self._config.verbose > 1:
                 progress.note(shlex.join(self.argv))
             session = Session(
-                channel, bell, sinks, self._files.log, self._config.timeout_s, self._silence_limit_s
+                channel,
+                bell,
+                sinks,
+                self._files.log,
+                self._config.timeout_s,
+                self._silence_limit_s,
+                self._config.output_limit_s,
             )
             session.prepare()
             inherited = [channel.file, bell.guest_end, self._files.initrd, self._files.log]

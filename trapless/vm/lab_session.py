@@ -9,6 +9,7 @@ have to move.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import select
@@ -169,13 +170,14 @@ class Session:
         log_fd: int,
         timeout_s: float,
         silence_limit_s: float,
+        output_limit_s: float = math.inf,
     ) -> None:
         self._channel, self._bell, self._sinks = channel, bell, sinks
         self._log_fd, self._timeout_s = log_fd, timeout_s
-        self._silence_limit_s = silence_limit_s
+        self._silence_limit_s, self._output_limit_s = silence_limit_s, output_limit_s
         self._phase = Phase.FIRMWARE
         self._input_open = True
-        self._began = self._running_since = self._heard_at = time.monotonic()
+        self._began = self._running_since = self._heard_at = self._moved_at = time.monotonic()
         self._log_before = self._log_heard = 0
         self._stalled = False
 
@@ -239,6 +241,8 @@ class Session:
         ended = process.ended()  # read before the phase: its last words are then seen
         self._note_phase(progress)
         moved = self._move()
+        if moved:
+            self._moved_at = time.monotonic()
         if self._phase is Phase.DONE and not self._unread():
             return False
         if ended and not moved and not self._unread():
@@ -258,7 +262,7 @@ class Session:
             self._phase = phase
             raise _FailedError(f"the guest could not be prepared: {self._channel.error}")
         if self._phase < Phase.RUNNING <= phase:
-            self._running_since = time.monotonic()
+            self._running_since = self._moved_at = time.monotonic()
             self._log_before = self._log_bytes()
             progress.done()
         self._phase = phase
@@ -273,6 +277,10 @@ class Session:
             raise _TimedOutError(
                 f"the command ran into the time limit of {self._timeout_s:g} s (--timeout); "
                 "the VM was ended"
+            )
+        if self._phase is Phase.RUNNING and now - self._moved_at > self._output_limit_s:
+            raise _TimedOutError(
+                f"the command wrote nothing for {self._output_limit_s:g} s; the VM was ended"
             )
         if self._log_bytes() > LOG_BYTES_MAX:
             raise _FailedError(f"the guest's kernel printed more than {LOG_BYTES_MAX >> 20} MB")

@@ -55,7 +55,7 @@ def ran(request, tmp_path_factory) -> tuple[Path, str, lab.LabResult]:
     shutil.copy(kbuild.module_for(kernel, Silent(), array.HERE, array.MODULE), folder)
     module = folder / kbuild.MODULE
     script = STEPS.format(root=repo_root(), modules=kernel.modules_dir, module=module)
-    config = lab.LabConfig(kernel=name, host_root=True, module=False, memory="2G", timeout_s=3000)
+    config = lab.LabConfig(kernel=name, host_root=True, module=False, memory="2G", timeout_s=1500)
     result = lab.run(config, ["sh", "-c", script], progress=Silent())
     said = result.stderr.decode(errors="replace")
     assert result.status == 0, said

@@ -59,6 +59,9 @@ time what its processor has waited for one of ours."""
 LIMIT_S = 600
 LIMIT_ALL_S = 3 * 3600
 """Limits for one program and for all programs of a VM, seconds; they are for hangs only."""
+STOPPED_S = 60
+"""A guest whose programs end by no limit any more stands still: by the emulator's fault that
+TAKE_TURNS is for, once in some hundred boots."""
 DEBUG_FACTOR = 4
 """A KASAN and lockdep kernel is that much slower."""
 
@@ -210,6 +213,7 @@ class _Vm:
             cpus=2,
             thread_single=self._thread_single,
             timeout_s=min(len(names) * limit_s + 60, LIMIT_ALL_S * factor),
+            output_limit_s=limit_s + STOPPED_S,
             module_parameters=MODULE_PARAMETERS,
             files=self._files,
             env=environment,

@@ -86,6 +86,15 @@ def test_time_limit_ends_the_vm_and_says_so():
     assert b"time limit of 2 s" in done.stderr
 
 
+def test_a_command_that_writes_nothing_any_more_ends_the_vm():
+    config = lab.LabConfig(module=False, output_limit_s=15, timeout_s=LIMIT_S)
+    script = "for second in $(seq 20); do sleep 1; echo $second; done; sleep 100000"
+    pieces: list[bytes] = []
+    with pytest.raises(lab.LabError, match="wrote nothing for 15 s") as raised:
+        lab.run(config, ["sh", "-c", script], sink=pieces.append, progress=Silent())
+    assert raised.value.timed_out and b"".join(pieces).endswith(b"\n20\n")
+
+
 @pytest.mark.parametrize(("missed", "again"), [(False, 1), (True, 3)])
 def test_vm_that_never_boots_is_started_once_more_with_its_monitor(
     missed, again, tmp_path, monkeypatch
