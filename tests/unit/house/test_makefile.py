@@ -7,6 +7,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -44,6 +46,7 @@ def test_lib_is_built_without_a_word_but_the_last_one():
     assert make("-s", "lib").stdout == ""
 
 
+@pytest.mark.slow  # in a clean checkout it builds them all
 def test_workloads_say_what_to_run_next():
     first, last = make("workloads").stdout.splitlines()
     assert first.startswith("building: ") and "V=1" in first
