@@ -86,4 +86,16 @@ static inline struct tl_sched_stats sched_stats(const struct tl_sched *sched)
 	return stats;
 }
 
+/*
+ * Adds a read of an empty pipe, which a signal interrupts: SIGALRM's handler has no SA_RESTART, and
+ * `handled` counts its runs from 0 on. The caller closes the pipe.
+ */
+static inline void add_read_to_interrupt(struct tl_batch *batch, int pipes[2], char *byte)
+{
+	MUST(pipe(pipes));
+	on_signal(SIGALRM, count_signal, 0);
+	handled = 0;
+	TL_ADD(batch, SYS_read, pipes[0], byte, 1);
+}
+
 #endif /* TL_UNIT_LIB_CHECK_H */

@@ -16,10 +16,7 @@ static void interrupted_call_says_so(void)
 	pid_t waker;
 	char byte;
 
-	MUST(pipe(pipes));
-	on_signal(SIGALRM, count_signal, 0);
-	handled = 0;
-	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	add_read_to_interrupt(batch, pipes, &byte);
 	TL_ADD(batch, SYS_getppid);
 	waker = signal_when_asleep(SIGALRM);
 	CHECK_EQ(tl_batch_flush(batch), 1);
@@ -41,10 +38,7 @@ static void flush_of_all_goes_on_after_a_handler(unsigned int flags)
 	pid_t waker;
 	char byte;
 
-	MUST(pipe(pipes));
-	on_signal(SIGALRM, count_signal, 0);
-	handled = 0;
-	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	add_read_to_interrupt(batch, pipes, &byte);
 	TL_ADD(batch, SYS_getppid);
 	TL_ADD(batch, SYS_close, -1);
 	waker = signal_when_asleep(SIGALRM);

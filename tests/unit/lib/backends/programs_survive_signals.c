@@ -44,10 +44,7 @@ static void interrupted_call_says_so_and_jumps(void)
 	pid_t waker;
 	char byte;
 
-	MUST(pipe(pipes));
-	on_signal(SIGALRM, count_signal, 0);
-	handled = 0;
-	TL_ADD(batch, SYS_read, pipes[0], &byte, 1);
+	add_read_to_interrupt(batch, pipes, &byte);
 	TL_ADD(batch, SYS_getuid);
 	TL_ADD(batch, SYS_getppid);
 	CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_ERROR, 2), 0);
