@@ -206,7 +206,7 @@ class ObservedVm:
         boots = state in (State.BOOTING, State.RESTARTING)
         self.attempts.begin(ATTEMPT_SHARE * seconds, BOOT_PAUSE_MAX_S if boots else None)
         with self.settings.lock:
-            self.failures += not isinstance(error, BootingError)
+            self.failures += not boots
             if isinstance(error, BootingError) and error.identity is not None:
                 self.history.see(error.identity)
             self._say(state, str(error))
