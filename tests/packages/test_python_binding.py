@@ -58,6 +58,12 @@ def test_its_page_is_true():
     assert page.failed == 0 and page.attempted > 20
 
 
+def test_names_are_shown_where_programs_import_them_from():
+    for module in (libtrapless, libtrapless.aio):
+        for name in module.__all__:
+            assert getattr(module, name).__module__ == module.__name__, name
+
+
 def test_its_programs_print_what_the_page_says():
     page = (BINDING / "README.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```\n", page, re.DOTALL)
@@ -88,6 +94,10 @@ def test_arguments_that_cannot_be_are_refused(batch):
             batch.add("close", *arguments)
     with pytest.raises(ValueError, match="no system call has the name 'opn'"):
         batch.add("opn")
+    for refused in ("execve", number("exit")):
+        with pytest.raises(OSError, match=r"in a batch: (replaces the program|ends the)") as caught:
+            batch.add(refused, 0)
+        assert caught.value.errno == errno.EOPNOTSUPP
     with pytest.raises(TypeError, match="use a bytearray"):
         batch.read(0, b"fixed")
     with pytest.raises(ValueError, match="64 bits at 4 is not in a buffer of 8 bytes"):

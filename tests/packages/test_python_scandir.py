@@ -5,7 +5,9 @@ those of a tree are the ones that os.walk() and os.lstat() find."""
 from __future__ import annotations
 
 import gc
+import inspect
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -112,6 +114,17 @@ def test_orders_kinds_and_depths(tree):
     assert depths == sorted(depths) and max(depths) == 3
     cycles = [e for e in scantree(tree / "folder 1", follow_symlinks=True) if e.kind == "cycle"]
     assert [entry.name for entry in cycles] == ["folder 1"]
+
+
+def test_its_help_explains_every_option_and_every_kind():
+    """What cannot be guessed from the names of the arguments."""
+    text = scantree.__doc__ or ""
+    _, *options = inspect.signature(scantree).parameters
+    assert len(options) == 6
+    for word in (*options, "'entry'", "'unreadable'", "'cycle'", "'left'"):
+        assert re.search(rf"^{word}  +[A-Z]", text, re.M), word
+    assert "skip()" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_pruned_folders_are_not_entered(tree):

@@ -208,10 +208,16 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
 
     async def work(files: Any):
         async with files.open(tmp_path / "new", "w+b") as file:
-            for name, remedy in (("seek", "pread"), ("write", "pwrite"), ("readline", "async for")):
+            for name, remedy in (
+                ("seek", "pread"), ("write", "pwrite"), ("readline", "async for"),
+                ("readinto", "pread"), ("mode", "$"),
+            ):  # fmt: skip
                 with pytest.raises(AttributeError, match=f"{name}.*{remedy}"):
                     getattr(file, name)
-            assert not hasattr(file, "name")
+            with pytest.raises(TypeError, match=r"the whole file: use pread\(5, offset\)"):
+                await file.read(5)
+            assert (await file.read(-1), file.name) == (b"", tmp_path / "new")
+            assert repr(file) == f"<File {tmp_path / 'new'!r}>"
             with pytest.raises(TypeError, match=r"text\.encode"):
                 await file.pwrite("text", 0)
             with pytest.raises(OSError, match=r"Invalid argument \(count=-1\)"):
@@ -230,16 +236,47 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
         with pytest.raises(TypeError, match="async with"):
             async for _ in files.open(tmp_path / "new"):
                 pass
-        with pytest.raises(ValueError, match=r"'rt'.* for bytes"):
-            await files.open(tmp_path / "new", "rt")
+        assert repr(file) == f"<File {tmp_path / 'new'!r}, closed>"
+        for mode in ("rt", "q", ""):  # where it is called, and not where it is awaited
+            with pytest.raises(ValueError, match=rf"'{mode}'.* for bytes"):
+                files.open(tmp_path / "new", mode)
+        with (
+            pytest.warns(RuntimeWarning, match="never awaited"),
+            pytest.raises(AttributeError, match=r"'read': open the file first, `async with"),
+        ):
+            files.open(tmp_path / "new").read()
+        for mode, written in (("a+", b"12"), ("x+b", b"2")):
+            path = tmp_path / f"of {mode}"
+            path.write_bytes(b"1") if mode == "a+" else None
+            async with files.open(path, mode) as file:
+                await file.pwrite(b"2", 0)
+                assert await file.read() == written
 
     run(work)
+    assert repr(Files(workers=3)) == "<Files workers=3>"
     workers: Any = "4"
     with pytest.raises(TypeError, match=r"workers='4'.*1 to 4096"):
         Files(workers=workers)
     backend: Any = "x"
     with pytest.raises(ValueError, match=r"backend='x': it is Backend\.PLAIN, Backend\.MODULE"):
         Files(backend=backend)
+
+
+def test_a_copy_to_the_same_file_is_refused_as_by_shutil(tmp_path: Path):
+    one, link, other_name = tmp_path / "one", tmp_path / "link", tmp_path / "other"
+    one.write_text("kept")
+    link.symlink_to("one")
+    os.link(one, other_name)
+
+    async def work(files: Files):
+        for target in (one, link, other_name, f"{tmp_path}/./one"):
+            with pytest.raises(shutil.SameFileError, match=r"one'\)? and .* are the same file"):
+                await files.copy(one, target)
+        with pytest.raises(FileNotFoundError, match="absent"):
+            await files.copy(tmp_path / "absent", one)
+
+    run(work)
+    assert link.is_symlink() and one.stat().st_nlink == 2 and one.read_text() == "kept"
 
 
 def test_a_file_that_is_forgotten_is_told_of_as_pythons_own(tmp_path: Path):

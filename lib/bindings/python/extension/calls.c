@@ -67,6 +67,8 @@ static struct draft draft_of(PyObject *self, uint32_t nr)
 static PyObject *queue_add(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
 	struct draft draft = draft_of(self, 0);
+	const char *name, *why;
+	char said[128];
 
 	if (given < 1 || given > ARGUMENTS_MAX + 1)
 		return PyErr_Format(PyExc_TypeError, given ?
@@ -74,6 +76,10 @@ static PyObject *queue_add(PyObject *self, PyObject *const *args, Py_ssize_t giv
 				    "add() lacks a call", given - 1);
 	if (tlpy_nr_of(args[0], &draft.nr))
 		return NULL;
+	if (tl_call_get_class(draft.nr, &name, &why) == TL_CALL_REFUSED) {
+		PyOS_snprintf(said, sizeof(said), "%s in a batch: %s", name, why);
+		return tlpy_raise_error(EOPNOTSUPP, said);
+	}
 	for (int i = 0; i < (int)given - 1; i++)
 		if (tlpy_put_any(&draft, i, args[i + 1]))
 			return tlpy_queue_give_up(&draft);

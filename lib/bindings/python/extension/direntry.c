@@ -236,8 +236,10 @@ static PyMemberDef entry_members[] = {
 };
 
 static PyGetSetDef entry_getters[] = {
-	{ "kind", entry_kind, NULL, "'entry', 'left', 'cycle' or 'unreadable'.", NULL },
-	{ "error", entry_error, NULL, "Why it could not be read: an OSError, or None.", NULL },
+	{ "kind", entry_kind, NULL,
+	  "'entry', 'left', 'cycle' or 'unreadable', as scantree() says.", NULL },
+	{ "error", entry_error, NULL,
+	  "Why its attributes, or the names in it, could not be read: an OSError, or None.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 

@@ -357,8 +357,8 @@ static int engine_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	}
 	error = tl_files_create(&engine->files, workers, flags);
 	if (error) {
-		tlpy_raise_error(-error, tlpy_cause(-error, error == -EINVAL ?
-			"TRAPLESS_BACKEND is auto, plain or module" : "the engine of files"));
+		tlpy_raise_unmade(-error, error == -EINVAL ?
+			"TRAPLESS_BACKEND is auto, plain or module" : "the engine of files");
 		return -1;
 	}
 	engine->call_soon = Py_NewRef(call_soon);

@@ -145,8 +145,11 @@ PyObject *tlpy_queue_flush_busy(PyObject *self, PyObject *steps);
 /* The call with which the next flush begins, or None. */
 PyObject *tlpy_queue_at(struct queue *queue);
 PyObject *tlpy_raise_error(int error, const char *what);
-/* Says why no object of the library could be made, and what helps; `otherwise` for other errors. */
-const char *tlpy_cause(int error, const char *otherwise);
+/*
+ * Says why no object of the library could be made, and what helps; `otherwise` for other errors. An
+ * absent module is ENODEV, as for tl_switch_mode().
+ */
+PyObject *tlpy_raise_unmade(int error, const char *otherwise);
 /* Says why a function of the C library has failed on an engine that it made. */
 PyObject *tlpy_raise_failure(int error);
 /* Why a flush fails for good. */

@@ -82,7 +82,7 @@ static int list_make(struct list *list, PyObject *paths, unsigned int calls)
 	error = tl_batch_create(&list->batch, FILES_MAX * calls, 0);
 	if (!error)
 		return 0;
-	tlpy_raise_error(-error, tlpy_cause(-error, "a batch"));
+	tlpy_raise_unmade(-error, "a batch");
 failed:
 	list_destroy(list);
 	return -1;

@@ -118,7 +118,7 @@ static PyObject *number(PyObject *module, PyObject *name)
 static PyMethodDef methods[] = {
 	{ "number", number, METH_O,
 	  "number(name, /)\n--\n\nThe number of a system call on this processor.\n\n"
-	  ">>> number(\"openat\")\n257\n" },
+	  ">>> number(\"openat2\")\n437\n" },
 	{ NULL, NULL, 0, NULL },
 };
 

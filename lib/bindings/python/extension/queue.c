@@ -20,11 +20,13 @@ PyObject *tlpy_raise_error(int error, const char *what)
 	return tlpy_raise_result(-error, what, none);
 }
 
-const char *tlpy_cause(int error, const char *otherwise)
+/* Says why no object of the library could be made, and what helps; `otherwise` for other errors. */
+static const char *cause(int error, const char *otherwise)
 {
 	switch (error) {
-	case ENOENT:
-		return "the module is not loaded (" TL_DEVICE " is missing)";
+	case ENODEV:
+		return "the module is not loaded (" TL_DEVICE " is missing): load it, or let the "
+		       "library make the calls (backend=None, TRAPLESS_BACKEND=auto)";
 	case EACCES:
 		return "this process may not open " TL_DEVICE;
 	case EMFILE:
@@ -39,13 +41,20 @@ const char *tlpy_cause(int error, const char *otherwise)
 	}
 }
 
+PyObject *tlpy_raise_unmade(int error, const char *otherwise)
+{
+	if (error == ENOENT) /* it would look as if a file of the program's were absent */
+		error = ENODEV;
+	return tlpy_raise_error(error, cause(error, otherwise));
+}
+
 PyObject *tlpy_raise_failure(int error)
 {
 	const char *what = TLPY_LOST;
 
 	if (error == EPERM)
 		what = "this is the child of a fork: use Files in an event loop that began here";
-	return tlpy_raise_error(error, tlpy_cause(error, what));
+	return tlpy_raise_error(error, cause(error, what));
 }
 
 struct tl_batch *tlpy_queue_use(struct queue *queue, int in_child)
@@ -215,7 +224,7 @@ int tlpy_queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (error) {
 		PyOS_snprintf(what, sizeof(what), "a batch of %d calls%s", (int)entries,
 			      error == -EINVAL ? ": there may be 1 to 4096" : "");
-		tlpy_raise_error(-error, tlpy_cause(-error, what));
+		tlpy_raise_unmade(-error, what);
 		return -1;
 	}
 	queue->entries = (uint32_t)(queue->batch->end - queue->batch->requests);

@@ -305,12 +305,12 @@ static PyObject *tree_skip(PyObject *self, PyObject *unused)
 static PyMethodDef scan_methods[] = { CLOSES, { NULL, NULL, 0, NULL } };
 static PyMethodDef tree_methods[] = {
 	{ "skip", tree_skip, METH_NOARGS,
-	  "skip($self, /)\n--\n\nDoes not enter the folder that came last." },
+	  "skip($self, /)\n--\n\nLeaves out what is in the folder that came last." },
 	CLOSES, { NULL, NULL, 0, NULL },
 };
 
 static PyType_Slot scan_slots[] = {
-	{ Py_tp_doc, "An iterator over the entries of a folder." },
+	{ Py_tp_doc, "An iterator over the entries of a folder, which scandir() makes." },
 	{ Py_tp_dealloc, iterator_dealloc },
 	{ Py_tp_iter, PyObject_SelfIter },
 	{ Py_tp_iternext, scan_next },
@@ -319,7 +319,7 @@ static PyType_Slot scan_slots[] = {
 };
 
 static PyType_Slot tree_slots[] = {
-	{ Py_tp_doc, "An iterator over the entries of a tree." },
+	{ Py_tp_doc, "An iterator over the entries of a tree, which scantree() makes." },
 	{ Py_tp_dealloc, iterator_dealloc },
 	{ Py_tp_iter, PyObject_SelfIter },
 	{ Py_tp_iternext, tree_next },
@@ -346,7 +346,26 @@ static PyMethodDef methods[] = {
 	{ "scantree", (PyCFunction)(void (*)(void))scantree, METH_VARARGS | METH_KEYWORDS,
 	  "scantree(top, *, order=None, breadth_first=False, leave=False, one_device=False, "
 	  "follow_symlinks=False, descriptors=0)\n--\n\n"
-	  "An iterator over all entries of a tree with their attributes, the top first." },
+	  "An iterator over all entries of a tree with their attributes, the top first.\n"
+	  "A top that is absent raises its error; other errors come as entries.\n\n"
+	  "Entries answer what those of scandir() answer, and have `depth` (0 is the\n"
+	  "top), `kind` and `error`:\n\n"
+	  "'entry'       A file or a folder; what is in a folder follows it. `error` is\n"
+	  "              None, or why there are no attributes: stat() raises it, too.\n"
+	  "'unreadable'  A folder, which has come before, could not be opened or read to\n"
+	  "              its end: `error` says why.\n"
+	  "'cycle'       A folder that is its own ancestor, by a bind mount or a link that\n"
+	  "              was followed. It is not entered.\n"
+	  "'left'        With `leave`: a folder once more, after everything in it.\n\n"
+	  "skip() of the iterator leaves out what is in the folder that came last.\n\n"
+	  "order            How the entries of a folder come: by 'name', by 'inode' (a disk\n"
+	  "                 reads files faster so), or None, as the folder has them.\n"
+	  "breadth_first    All entries of a depth come before those of the next.\n"
+	  "leave            Folders come once more, as 'left'. Not with breadth_first.\n"
+	  "one_device       No folder of another file system than the top's is entered.\n"
+	  "follow_symlinks  Links are followed; one that leads nowhere comes as a link. The\n"
+	  "                 top is followed in any case.\n"
+	  "descriptors      So many folders are open at once, 3 or more; 0 means 64." },
 	{ NULL, NULL, 0, NULL },
 };
 

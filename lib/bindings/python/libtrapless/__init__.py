@@ -64,3 +64,8 @@ __all__ = [
     "unlink_files",
     "walk",
 ]
+
+for _shown in (
+    Backend, Condition, Stats, number, read_files, scandir, scantree, stat_files, unlink_files, walk
+):  # fmt: skip
+    _shown.__module__ = __name__  # where programs import them from

@@ -8,12 +8,14 @@ from typing import Final
 _POSITION: Final = "a file has no position: use pread(count, offset) or pwrite(data, offset)"
 OF_FILE: Final = {
     **dict.fromkeys(("seek", "tell", "write", "writelines"), _POSITION),
+    "readinto": "use pread(count, offset), which returns the bytes",
     **dict.fromkeys(("readline", "readlines"), "use `async for line in file`"),
     "flush": "nothing is buffered: use fsync() to have the bytes on the disk",
 }
 OF_FILES: Final = {
     "lstat": "use stat(path, follow_symlinks=False)",
     "exists": "use stat(path), which raises FileNotFoundError",
+    **dict.fromkeys(("getsize", "isdir", "isfile"), "use stat(path)"),
     "listdir": "use scandir(path)",
     "remove": "use unlink(path)",
     "replace": "use rename(source, target)",

@@ -6,44 +6,12 @@ from __future__ import annotations
 
 import os
 import stat as modes
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, AnyStr, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, AnyStr, Generic
+
+from libtrapless._awaited import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-
-T = TypeVar("T")
-
-
-class Wrapped(Coroutine[Any, Any, T]):
-    """A coroutine that can do more than be awaited."""
-
-    __slots__ = ("_coroutine",)
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
-
-    def send(self, value: Any) -> Any:
-        return self._coroutine.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._coroutine.throw(*error)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._coroutine.__await__()
-
-
-class _Answer(Wrapped[bool]):
-    """What a question to an entry returns. As a condition it would always be true."""
-
-    __slots__ = ()
-
-    def __bool__(self) -> bool:
-        self.close()
-        raise TypeError("the answer must be awaited: `if await entry.is_dir():`")
+    from collections.abc import Awaitable, Callable, Coroutine
 
 
 class DirEntry(Generic[AnyStr]):
@@ -77,13 +45,13 @@ class DirEntry(Generic[AnyStr]):
         return await self._stat(self.path, follow_symlinks=follow_symlinks)
 
     def is_dir(self, *, follow_symlinks: bool = True) -> Coroutine[Any, Any, bool]:
-        return _Answer(self._is(modes.S_IFDIR, follow_symlinks))
+        return Answer(self._is(modes.S_IFDIR, follow_symlinks))
 
     def is_file(self, *, follow_symlinks: bool = True) -> Coroutine[Any, Any, bool]:
-        return _Answer(self._is(modes.S_IFREG, follow_symlinks))
+        return Answer(self._is(modes.S_IFREG, follow_symlinks))
 
     def is_symlink(self) -> Coroutine[Any, Any, bool]:
-        return _Answer(self._is(modes.S_IFLNK, False))
+        return Answer(self._is(modes.S_IFLNK, False))
 
     async def _is(self, kind: int, follow: bool) -> bool:
         known = self._type << 12  # DT_* are S_IF* without their lower bits

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncBatch", "DirEntry", "File", "Files"]
 
+for _shown in (DirEntry, File, Files):
+    _shown.__module__ = __name__  # where programs import them from
+
 
 class _Flush:
     """One flush. The thread that takes it makes it, and no other thread does."""

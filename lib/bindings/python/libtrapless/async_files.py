@@ -11,19 +11,21 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 import stat as modes
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal, cast, overload
 
 from libtrapless._absent_names import OF_FILE, OF_FILES, absent
-from libtrapless._direntry import DirEntry, Wrapped
-from libtrapless._ring import Engine, FileDescriptor
+from libtrapless._awaited import Opening
+from libtrapless._direntry import DirEntry
+from libtrapless._ring import Engine, FileDescriptor, Queue
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
-    from typing import Never, Self
+    from typing import Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
 
@@ -48,7 +50,9 @@ _MODES: Final = {
     "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
     "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
     "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "a+": os.O_RDWR | os.O_CREAT | os.O_APPEND,
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL,
 }
 
 
@@ -113,6 +117,14 @@ class File:
             """Raise AttributeError, which says what to use in place of a name of other files."""
             raise absent(self, name, OF_FILE)
 
+    def __repr__(self) -> str:
+        return f"<File {self._path!r}{'' if self._unclosed else ', closed'}>"
+
+    @property
+    def name(self) -> StrOrBytesPath:
+        """The path, as it was given to open()."""
+        return self._path
+
     def fileno(self) -> int:
         """The descriptor, as a number. ValueError if the file is closed."""
         return self._descriptor.fileno()
@@ -143,8 +155,10 @@ class File:
             if done == len(view):
                 return done
 
-    async def read(self) -> bytes:
+    async def read(self, size: Literal[-1] = -1) -> bytes:
         """The whole file."""
+        if size != -1:
+            raise TypeError(f"read() returns the whole file: use pread({size!r}, offset)")
         return await self.pread(sys.maxsize, 0)
 
     async def stat(self) -> os.stat_result:
@@ -199,37 +213,15 @@ class File:
         await self.close()
 
 
-class _Opening(Wrapped[File]):
-    """What open() returns: `await` it, or use it in `async with`."""
-
-    if not TYPE_CHECKING:
-
-        def __enter__(self) -> Never:
-            self.close()
-            raise TypeError("a file is opened by `async with`, not by `with`")
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def __aiter__(self) -> Never:
-            self.close()
-            raise TypeError("open the file first: `async with files.open(path) as file`")
-
-    async def __aenter__(self) -> File:
-        self._file = await self._coroutine
-        return self._file
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._file.close()
-
-
 class Files:
     """File functions for asyncio. Any number of tasks, loops and threads may use one object; it
     needs neither root nor the module.
 
     Each loop that uses it starts `workers` threads of the C library, 1 to 4096. Few of them are
     awake while calls are quick, and a call that blocks delays no other one as long as one is left.
-    Errors are those of os, and name the path. `backend` says who makes the calls: Backend.MODULE,
-    Backend.PLAIN (the library), or None, the module where it is loaded.
+    Errors are those of os, and name the path. `backend` says who makes the calls:
+    libtrapless.Backend.MODULE (OSError with ENODEV if it is not loaded), Backend.PLAIN (the
+    library), or None, the module where it is loaded.
 
     If a task is cancelled whose request has not begun, the request is not made. A request that has
     begun is made to its end: only its result is dropped. Its memory lives until then.
@@ -242,6 +234,8 @@ class Files:
             raise ValueError(f"workers={workers}: it is 1 to {WORKERS_MAX}")
         if backend not in (None, *Backend):
             raise ValueError(f"backend={backend!r}: it is Backend.PLAIN, Backend.MODULE or None")
+        if backend == Backend.MODULE:
+            Queue(1, backend=backend).close()  # raises what would else come with the first request
         self._workers = workers
         self._flags = _FLAGS[backend]
         self._links: dict[asyncio.AbstractEventLoop, _Link | None] = {}  # None: closed
@@ -253,6 +247,9 @@ class Files:
         def __getattr__(self, name: str):
             """Raise AttributeError, which says what to use in place of a name of os."""
             raise absent(self, name, OF_FILES)
+
+    def __repr__(self) -> str:
+        return f"<Files workers={self._workers}>"
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
@@ -357,16 +354,16 @@ class Files:
             yield path, folders, others
             waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
 
-    def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> _Opening:
-        """Open a file for bytes, with a mode as of open(): r, r+, w, w+, a or x, with or without b.
+    def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> Opening:
+        """Open a file for bytes, with a mode as of open(): r, w, a or x, with or without + and b.
         `await` the result, or use it in `async with`, which closes the file."""
-        return _Opening(self._open(path, mode, permissions))
-
-    async def _open(self, path: StrOrBytesPath, mode: str, permissions: int) -> File:
         flags = _MODES.get(mode.replace("b", ""))
         if flags is None:
             known = ", ".join(_MODES)
             raise ValueError(f"mode {mode!r}: {known} are known, for bytes, with or without b")
+        return Opening(self._open(path, flags, permissions))
+
+    async def _open(self, path: StrOrBytesPath, flags: int, permissions: int) -> File:
         link = self._link()
         future: asyncio.Future[int] = link.create_future()
         number = link.engine.call(
@@ -398,9 +395,14 @@ class Files:
 
     async def copy(self, source: StrOrBytesPath, target: StrOrBytesPath) -> int:
         """Copy the bytes and the permissions of a file; the target is whole or as it was. Returns
-        the number of bytes."""
+        the number of bytes. shutil.SameFileError: both are one file, also by links."""
+        found, old = await self.stat_files([source, target])
+        if isinstance(found, OSError):
+            raise found
+        if not isinstance(old, OSError) and os.path.samestat(found, old):
+            raise shutil.SameFileError(f"{source!r} and {target!r} are the same file")
         data = await self.read_file(source)
-        mode = modes.S_IMODE((await self.stat(source)).st_mode)
+        mode = modes.S_IMODE(found.st_mode)
         return await self._write(target, data, os.O_CREAT, mode, REPLACE | MODE)
 
     # ---- Many ----
