@@ -8,6 +8,7 @@ package trapless
 
 /*
 #cgo pkg-config: trapless
+#include <fcntl.h>
 #include <trapless.h>
 
 // Macros with arguments do not exist for cgo: a constant does.
@@ -47,6 +48,25 @@ import (
 //	batch.Add(syscall.SYS_FSTAT|FirstIsResult, uint64(opened), status)
 const FirstIsResult = C.RESULT_0
 
+// AT_FDCWD is the working directory, as the first argument of openat and similar calls.
+const AT_FDCWD = 1<<64 + C.AT_FDCWD
+
+// badAddress is no memory of a process: the kernel answers EFAULT.
+const badAddress = 1<<64 - 1
+
+// Result is what the kernel returned for a call: a number, or an error, which is negative.
+type Result int64
+
+// Err returns the call's error, a syscall.Errno, or nil. It is syscall.EOPNOTSUPP if a batch may not make
+// this call (`trapless doctor --calls` lists which may be wrapped), and syscall.ECANCELED if the call
+// takes the result of another one that failed.
+func (result Result) Err() error {
+	if result < 0 && result >= -4095 {
+		return syscall.Errno(-result)
+	}
+	return nil
+}
+
 // Batch holds calls until Flush makes all of them by one crossing. One goroutine at a time uses it.
 type Batch struct {
 	ring   *C.struct_tl_batch
@@ -54,7 +74,9 @@ type Batch struct {
 	pinner runtime.Pinner
 }
 
-// NewBatch makes a batch of up to entries calls, from 1 to 4096.
+// NewBatch makes a batch of up to entries calls, from 1 to 4096. With the module each locks 68 bytes of
+// memory a call, in whole pages, within the limit that `ulimit -l` shows for all batches of the user; a
+// batch beyond it makes its calls one by one, and Reason says so.
 func NewBatch(entries int) (*Batch, error) {
 	batch := &Batch{calls: make([]C.struct_tl_request, 0, entries)}
 	if err := C.tl_batch_create(&batch.ring, C.uint(entries), 0); err < 0 {
@@ -80,11 +102,29 @@ func (batch *Batch) Full() bool {
 	return len(batch.calls) == cap(batch.calls)
 }
 
-// Address pins memory of Go until the next flush, and returns where it is. Otherwise it may be freed
-// before, because the queued call holds a number that the collector does not know.
+// Address pins memory of Go until the end of the next flush, and returns where it is. Otherwise it may be
+// freed before, because the queued call holds a number that the collector does not know.
 func Address[T any](batch *Batch, memory *T) uint64 {
 	batch.pinner.Pin(memory)
 	return uint64(uintptr(unsafe.Pointer(memory)))
+}
+
+// Slice is Address for the elements of a slice, which may be empty.
+func Slice[T any](batch *Batch, memory []T) uint64 {
+	if len(memory) == 0 {
+		return 0
+	}
+	return Address(batch, &memory[0])
+}
+
+// Path is the address of a copy of name that ends with a zero byte, until the end of the next flush. If
+// name itself has a zero byte, the call fails with EFAULT.
+func (batch *Batch) Path(name string) uint64 {
+	first, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return badAddress
+	}
+	return Address(batch, first)
 }
 
 // Add queues a call and returns its slot, from 0 on since the last flush. It panics if the batch is
@@ -101,10 +141,9 @@ func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	return len(batch.calls) - 1
 }
 
-// Flush makes the queued calls, and returns what each of them returned, by slot: an error of a call is
-// a negative number. The slice is the caller's. With an error of Flush itself there are no results, and
+// Flush makes the queued calls, and returns what each of them returned, by slot. The slice is the caller's. With an error of Flush itself there are no results, and
 // some of the calls may have been made.
-func (batch *Batch) Flush() ([]int64, error) {
+func (batch *Batch) Flush() ([]Result, error) {
 	defer batch.pinner.Unpin()
 	calls := batch.calls
 	batch.calls = batch.calls[:0]
@@ -114,9 +153,9 @@ func (batch *Batch) Flush() ([]int64, error) {
 	if err := C.make(batch.ring, &calls[0], C.uint(len(calls))); err < 0 {
 		return nil, syscall.Errno(-err)
 	}
-	results := make([]int64, len(calls))
+	results := make([]Result, len(calls))
 	for i := range calls {
-		results[i] = int64(calls[i].result)
+		results[i] = Result(calls[i].result)
 	}
 	return results, nil
 }

@@ -5,7 +5,11 @@
 package trapless
 
 import (
+	"bytes"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -27,9 +31,9 @@ func TestMemoryOfQueuedCallsStays(t *testing.T) {
 	for round := 0; round < 20; round++ {
 		var stats []*syscall.Stat_t
 		for !batch.Full() {
-			name, stat := append([]byte(os.TempDir()), 0), new(syscall.Stat_t)
+			stat := new(syscall.Stat_t)
 			stats = append(stats, stat)
-			batch.Add(syscall.SYS_LSTAT, Address(batch, &name[0]), Address(batch, stat))
+			batch.Add(syscall.SYS_LSTAT, batch.Path(os.TempDir()), Address(batch, stat))
 			runtime.GC()
 		}
 		results, err := batch.Flush()
@@ -51,5 +55,56 @@ func TestAResultIsAnArgument(t *testing.T) {
 	results, err := batch.Flush()
 	if err != nil || results[0] < 0 || results[1] != 0 {
 		t.Fatal(err, results)
+	}
+}
+
+func TestAPathASliceAndTheWorkingDirectoryAreArguments(t *testing.T) {
+	folder := t.TempDir()
+	before, _ := os.Getwd()
+	if err := os.Chdir(folder); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chdir(before)
+	batch := newBatch(t, 8)
+	written, read := []byte("some text"), make([]byte, 20)
+	opened := batch.Add(syscall.SYS_OPENAT, AT_FDCWD, batch.Path("new"), syscall.O_CREAT|syscall.O_RDWR, 0o600)
+	batch.Add(syscall.SYS_PWRITE64|FirstIsResult, uint64(opened), Slice(batch, written), uint64(len(written)), 0)
+	batch.Add(syscall.SYS_PREAD64|FirstIsResult, uint64(opened), Slice(batch, read), uint64(len(read)), 0)
+	batch.Add(syscall.SYS_PREAD64|FirstIsResult, uint64(opened), Slice(batch, read[:0]), 0, 0)
+	batch.Add(syscall.SYS_CLOSE|FirstIsResult, uint64(opened))
+	runtime.GC()
+	results, err := batch.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for slot, expected := range []Result{results[0], 9, 9, 0, 0} {
+		if results[slot] != expected || results[slot].Err() != nil {
+			t.Fatal(slot, results)
+		}
+	}
+	if !bytes.HasPrefix(read, written) {
+		t.Fatal(read)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "new")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnErrorOfACallIsAnErrorOfGo(t *testing.T) {
+	batch := newBatch(t, 8)
+	batch.Add(syscall.SYS_EXECVE, 0, 0, 0)
+	absent := batch.Add(syscall.SYS_OPENAT, AT_FDCWD, batch.Path("/absent"), 0, 0)
+	batch.Add(syscall.SYS_CLOSE|FirstIsResult, uint64(absent))
+	batch.Add(syscall.SYS_OPENAT, AT_FDCWD, batch.Path("/\x00"), 0, 0)
+	batch.Add(syscall.SYS_GETPPID)
+	results, err := batch.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expected := []error{syscall.EOPNOTSUPP, fs.ErrNotExist, syscall.ECANCELED, syscall.EFAULT, nil}
+	for slot, result := range results {
+		if !errors.Is(result.Err(), expected[slot]) {
+			t.Error(slot, result.Err())
+		}
 	}
 }

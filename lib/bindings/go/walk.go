@@ -12,6 +12,7 @@ package trapless
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <trapless.h>
 
 enum { ENTRIES = 256 };
@@ -21,6 +22,7 @@ struct entry {
 	int error;
 	__u32 depth;
 	size_t path_at, path_bytes; // in the block's paths
+	dev_t device;
 	struct tl_scan_entry attributes;
 };
 
@@ -69,6 +71,7 @@ static int fill(struct block *block)
 		memset(&to->attributes, 0, sizeof(to->attributes));
 		if (from->attributes)
 			to->attributes = *from->attributes;
+		to->device = makedev(to->attributes.dev_major, to->attributes.dev_minor);
 		if (keep_path(block, from))
 			return -ENOMEM;
 		block->entries++;
@@ -93,25 +96,48 @@ type Walk struct {
 	block *C.struct_block
 }
 
-// Entry is a file of the tree. Symbolic links are not followed.
+// Entry is a file of the tree. A symbolic link has attributes of its own, unless it is followed.
 type Entry struct {
 	Path  string // the root as it was given, and names, with slashes between them
 	Depth int    // 0 is the root
 	// Err says why the attributes, or what is in the directory, could not be read. A directory that
 	// cannot be read comes once without Err, and then again with it.
-	Err     error
-	Mode    fs.FileMode
-	Size    int64 // bytes
-	Blocks  int64 // of 512 bytes
-	Inode   uint64
-	Links   uint32
-	UID     uint32
-	GID     uint32
-	ModTime time.Time
+	Err    error
+	Mode   fs.FileMode
+	Size   int64 // bytes
+	Blocks int64 // of 512 bytes
+	Inode  uint64
+	Links  uint32
+	UID    uint32
+	GID    uint32
+	Device uint64 // as in syscall.Stat_t
+
+	AccessTime, ModTime, ChangeTime time.Time
+
+	// Left: with the option Leave, the directory once more, after all entries below it.
+	Left bool
 }
 
+// Option is how a walk goes. Without any it goes depth first, and follows no link.
+type Option uint32
+
+// The options of NewWalk.
+const (
+	BreadthFirst Option = C.TL_WALK_BREADTH_FIRST // all entries of a depth before those of the next
+	Leave        Option = C.TL_WALK_LEAVE         // a directory comes once more: Entry.Left
+	OneDevice    Option = C.TL_WALK_ONE_DEVICE    // directories of other file systems are not entered
+	FollowRoot   Option = C.TL_WALK_FOLLOW_ROOT   // if the root is a link, what it leads to is the root
+	Follow       Option = C.TL_WALK_FOLLOW        // the same for every link
+	ByName       Option = C.TL_WALK_BY_NAME       // the entries of a directory by their names' bytes
+	ByInode      Option = C.TL_WALK_BY_INODE      // or by inode, in which order disks read faster
+)
+
 // NewWalk begins at a directory, or at another file, which then is the only entry.
-func NewWalk(root string) (*Walk, error) {
+func NewWalk(root string, options ...Option) (*Walk, error) {
+	var flags Option
+	for _, option := range options {
+		flags |= option
+	}
 	if strings.IndexByte(root, 0) >= 0 {
 		return nil, syscall.EINVAL
 	}
@@ -121,7 +147,7 @@ func NewWalk(root string) (*Walk, error) {
 	}
 	path := C.CString(root)
 	defer C.free(unsafe.Pointer(path))
-	if err := C.tl_walk_create(&block.walk, C.AT_FDCWD, path, 0, 0, 0); err < 0 {
+	if err := C.tl_walk_create(&block.walk, C.AT_FDCWD, path, 0, C.uint(flags), 0); err < 0 {
 		C.free(unsafe.Pointer(block))
 		return nil, syscall.Errno(-err)
 	}
@@ -142,8 +168,8 @@ func (walk *Walk) Reason() string {
 	return C.GoString(C.tl_walk_reason(walk.block.walk))
 }
 
-// Each calls visit for every file. fs.SkipDir, for a directory, leaves out what is in it; any other
-// error ends the walk and is returned. The entry is valid until visit returns.
+// Each calls visit for every file. fs.SkipDir, for a directory, leaves out what is in it; fs.SkipAll ends
+// the walk; any other error ends it and is returned. The entry is valid until visit returns.
 func (walk *Walk) Each(visit func(entry *Entry) error) error {
 	block := walk.block
 	for {
@@ -152,6 +178,9 @@ func (walk *Walk) Each(visit func(entry *Entry) error) error {
 			from := &block.entry[i]
 			entry := entryOf(block, from)
 			err := visit(&entry)
+			if err == fs.SkipAll {
+				return nil
+			}
 			if err == fs.SkipDir && entry.Mode.IsDir() {
 				if from.kind == C.TL_WALK_ENTRY { // the last one of the block
 					C.tl_walk_skip(block.walk)
@@ -191,16 +220,21 @@ func entryOf(block *C.struct_block, from *C.struct_entry) Entry {
 	of := &from.attributes
 	path := (*C.char)(unsafe.Add(unsafe.Pointer(block.paths), from.path_at))
 	entry := Entry{
-		Path:    C.GoStringN(path, C.int(from.path_bytes)),
-		Depth:   int(from.depth),
-		Mode:    modeOf(of.mode),
-		Size:    int64(of.bytes),
-		Blocks:  int64(of.blocks),
-		Inode:   uint64(of.ino),
-		Links:   uint32(of.nlink),
-		UID:     uint32(of.uid),
-		GID:     uint32(of.gid),
-		ModTime: time.Unix(int64(of.mtime_sec), int64(of.mtime_nsec)),
+		Path:   C.GoStringN(path, C.int(from.path_bytes)),
+		Depth:  int(from.depth),
+		Mode:   modeOf(of.mode),
+		Size:   int64(of.bytes),
+		Blocks: int64(of.blocks),
+		Inode:  uint64(of.ino),
+		Links:  uint32(of.nlink),
+		UID:    uint32(of.uid),
+		GID:    uint32(of.gid),
+		Device: uint64(from.device),
+
+		AccessTime: time.Unix(int64(of.atime_sec), int64(of.atime_nsec)),
+		ModTime:    time.Unix(int64(of.mtime_sec), int64(of.mtime_nsec)),
+		ChangeTime: time.Unix(int64(of.ctime_sec), int64(of.ctime_nsec)),
+		Left:       from.kind == C.TL_WALK_LEFT,
 	}
 	if from.error < 0 {
 		entry.Err = syscall.Errno(-from.error)

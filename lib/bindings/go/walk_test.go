@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A tree with more files in a folder than a block has.
@@ -47,8 +48,8 @@ func makeTree(t *testing.T) string {
 	return root
 }
 
-func line(path string, mode fs.FileMode, size int64, modified int64) string {
-	return fmt.Sprint(path, mode, size, modified)
+func line(path string, mode fs.FileMode, inode, device uint64, numbers ...int64) string {
+	return fmt.Sprint(path, mode, inode, device, numbers)
 }
 
 func TestWalkHasTheEntriesOfWalkDir(t *testing.T) {
@@ -60,7 +61,9 @@ func TestWalkHasTheEntriesOfWalkDir(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		expected = append(expected, line(path, info.Mode(), info.Size(), info.ModTime().UnixNano()))
+		stat := info.Sys().(*syscall.Stat_t)
+		expected = append(expected, line(path, info.Mode(), stat.Ino, stat.Dev, stat.Size, stat.Blocks,
+			stat.Mtim.Nano(), stat.Ctim.Nano()))
 		if path == skip {
 			return fs.SkipDir
 		}
@@ -78,7 +81,8 @@ func TestWalkHasTheEntriesOfWalkDir(t *testing.T) {
 		if entry.Err != nil {
 			return entry.Err
 		}
-		found = append(found, line(entry.Path, entry.Mode, entry.Size, entry.ModTime.UnixNano()))
+		found = append(found, line(entry.Path, entry.Mode, entry.Inode, entry.Device, entry.Size, entry.Blocks,
+			entry.ModTime.UnixNano(), entry.ChangeTime.UnixNano()))
 		if entry.Path == skip {
 			return fs.SkipDir
 		}
@@ -117,5 +121,109 @@ func TestARootThatIsNotThereIsAnError(t *testing.T) {
 		if _, err := NewWalk(root); err != expected {
 			t.Errorf("%q: %v", root, err)
 		}
+	}
+}
+
+// paths walks, and returns all paths in the order in which they come.
+func paths(t *testing.T, root string, options ...Option) []string {
+	t.Helper()
+	walk, err := NewWalk(root, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	var found []string
+	err = walk.Each(func(entry *Entry) error {
+		path := strings.TrimPrefix(entry.Path, root)
+		if entry.Left {
+			path += " left"
+		}
+		found = append(found, path)
+		return entry.Err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestOptionsSayHowAWalkGoes(t *testing.T) {
+	root := t.TempDir()
+	for _, folder := range []string{"b", "a/c"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../b", filepath.Join(root, "a/l")); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		options  []Option
+		expected string
+	}{
+		{[]Option{ByName}, " /a /a/c /a/l /b"},
+		{[]Option{ByName, BreadthFirst}, " /a /b /a/c /a/l"},
+		{[]Option{ByName, Leave}, " /a /a/c /a/c left /a/l /a left /b /b left  left"},
+		{[]Option{ByName, Follow, Leave}, " /a /a/c /a/c left /a/l /a/l left /a left /b /b left  left"},
+	} {
+		if found := strings.Join(paths(t, root, one.options...), " "); found != one.expected {
+			t.Errorf("%v: %q", one.options, found)
+		}
+	}
+	if _, err := NewWalk(root, ByName, ByInode); err != syscall.EINVAL {
+		t.Error(err)
+	}
+}
+
+// /proc is a file system of its own, in every root.
+func TestAWalkOfOneDeviceEntersNoOther(t *testing.T) {
+	walk, err := NewWalk("/", OneDevice, BreadthFirst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	var device uint64
+	seen := 0
+	err = walk.Each(func(entry *Entry) error {
+		if entry.Depth == 0 {
+			device = entry.Device
+		}
+		if entry.Path == "/proc" && entry.Device != device {
+			seen++
+		}
+		if strings.HasPrefix(entry.Path, "/proc/") {
+			t.Fatal(entry.Path)
+		}
+		if entry.Depth == 2 {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil || seen != 1 {
+		t.Fatal(err, seen)
+	}
+}
+
+func TestAnEntryHasTheTimesOfItsFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, time.Unix(1, 2), time.Unix(3, 4)); err != nil {
+		t.Fatal(err)
+	}
+	walk, err := NewWalk(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	err = walk.Each(func(entry *Entry) error {
+		if !entry.AccessTime.Equal(time.Unix(1, 2)) || !entry.ModTime.Equal(time.Unix(3, 4)) {
+			t.Error(entry.AccessTime, entry.ModTime)
+		}
+		return entry.Err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

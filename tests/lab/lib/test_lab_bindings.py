@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The libraries for Python and Rust by the module, in one VM: their tests, run once more.
+"""The libraries for Python, Rust and Go by the module: their tests, run once more.
 
 tests/packages has the tests, and runs them without the module. Nothing in them depends on a kernel.
+What a program in Go counts is compared with what its page says.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.make import EXTENSION, make
+from tests.packages import test_go_example as go_package
 from tests.packages.test_rust_binding import cargo
 from trapless.vm import lab
 
@@ -51,6 +54,37 @@ def test_the_module_makes_the_calls_of_other_languages() -> None:
     if names is NAMES:
         cargo("test", "--no-run")
     passes_in_a_guest([str(ROOT / "tests/packages" / name) for name in names], "not nightly")
+
+
+@pytest.fixture(scope="module")
+def go_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples of the package for Go, and its tests as one program."""
+    folder = tmp_path_factory.mktemp("go")
+    go_package.build(folder)
+    go_package.go("test", "-c", "-o", folder / "tests", ".")
+    return folder
+
+
+def test_the_module_makes_the_calls_of_go(go_programs: Path, monkeypatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(ROOT / "build/lib"))
+    config = lab.LabConfig(timeout_s=3000, env=(("TRAPLESS_BACKEND", "module"),))
+    result = lab.run(config, [str(go_programs / "tests"), "-test.v"])
+    assert result.status == 0, result.stdout.decode() + result.stderr.decode()
+    assert result.stdout.decode().rstrip().endswith("PASS") and b"SKIP" not in result.stdout
+    assert lab.splats(result.kernel_log) == []
+
+
+def test_a_count_in_go_is_what_its_page_says(go_programs: Path, monkeypatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(ROOT / "build/lib"))
+    (shown,) = re.findall(
+        r"--icount -- /tmp/count\n```\n\n```text\n(.*?)```", go_package.PAGE, re.S
+    )
+    result = lab.run(lab.LabConfig(icount=True), [str(go_programs / "count")])
+    printed = result.stdout.decode()
+    numbers = re.fullmatch(re.escape(shown).replace(re.escape("..."), r"(\d+)"), printed)
+    assert numbers, printed + result.stderr.decode()
+    by_walk_dir, by_walk, alone, batched, break_even, *_ = map(int, numbers.groups())
+    assert by_walk < by_walk_dir and batched < alone and 7 < break_even < 14  # "some ten calls"
 
 
 @pytest.mark.nightly

@@ -5,7 +5,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"syscall"
 
@@ -19,10 +21,9 @@ func main() {
 	}
 	defer batch.Close()
 	var root syscall.Stat_t
-	name, _ := syscall.BytePtrFromString("/")
 	parent := batch.Add(syscall.SYS_GETPPID)
-	status := batch.Add(syscall.SYS_LSTAT, trapless.Address(batch, name), trapless.Address(batch, &root))
-	closed := batch.Add(syscall.SYS_CLOSE, 1<<64-1)
+	status := batch.Add(syscall.SYS_LSTAT, batch.Path("/"), trapless.Address(batch, &root))
+	opened := batch.Add(syscall.SYS_OPENAT, trapless.AT_FDCWD, batch.Path("absent"), syscall.O_RDONLY)
 	results, err := batch.Flush()
 	if err != nil {
 		log.Fatal(err)
@@ -33,6 +34,11 @@ func main() {
 		fmt.Printf("%d calls, one crossing\n", len(results))
 	}
 	fmt.Println("getppid:", results[parent])
-	fmt.Printf("lstat /: %d, inode %d\n", results[status], root.Ino)
-	fmt.Println("close -1:", results[closed])
+	if err := results[status].Err(); err != nil {
+		log.Fatal("lstat /: ", err)
+	}
+	fmt.Println("lstat /: inode", root.Ino)
+	if err := results[opened].Err(); errors.Is(err, fs.ErrNotExist) {
+		fmt.Println("open absent:", err)
+	}
 }
