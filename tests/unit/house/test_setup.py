@@ -6,10 +6,13 @@ Machines that lack something are made of a PATH with little on it; nothing is in
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,67 @@ def test_elsewhere_than_on_debian_it_installs_nothing_and_names_all(poor_machine
     assert "this is not Debian" in run.stderr
     assert "gcc - the module" in run.stderr
     assert "clang - make test" in run.stderr
+
+
+FAKES = {
+    "id": "echo 0",
+    "apt-get": 'echo "apt: $*"',
+    "df": "echo; echo / 1 1 99999999",
+    "python3": f"""
+[ "$1 $2" != "-m venv" ] || {{
+    mkdir -p "$3/bin"
+    printf '#!/bin/sh\necho "Collecting numpy"; sleep 2\n' >"$3/bin/python"
+    chmod +x "$3/bin/python"; exit
+}}
+exec {sys.executable} "$@"
+""",
+}
+"""Programs in the place of those that install: they say what they were asked for."""
+
+
+@pytest.fixture
+def fresh_debian(poor_machine, tmp_path):
+    """A checkout and a PATH on a machine that lacks most; nothing is really installed."""
+    if not Path("/etc/debian_version").exists():
+        pytest.skip("this is not Debian")
+    for tool in ("awk", "chmod", "grep", "mkdir", "mv", "tr", "wc"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    for name, code in FAKES.items():
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{code}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return {"script": shutil.copy(SETUP, tmp_path / "scripts/setup"), "env": poor_machine}
+
+
+def test_it_says_first_what_it_will_install_and_then_each_step(fresh_debian):
+    run = setup(**fresh_debian)
+    assert run.returncode == 0, run.stderr
+    said = [line.removeprefix("setup: ") for line in run.stderr.splitlines()]
+    assert said[0].startswith("2 to 10 minutes")
+    count = sum(" - " in line for line in said)
+    assert count > 10
+    assert said[1] == f"  {count} of Debian's packages, which may take {40 * count} MB"
+    assert said[2] == "  Python packages in .venv, which may take 1000 MB"
+    steps = ("apt-get update", "apt-get install", r"making the Python environment \.venv",
+             r"installing \d+ Python packages into \.venv")  # fmt: skip
+    for step in steps:
+        assert re.search(rf"^{step} \.\.\.\n{step}: done in \d+ s$", "\n".join(said), re.M), step
+    assert said[-1] == ".venv is ready"
+
+
+def test_on_a_terminal_a_step_shows_the_last_line_of_what_it_runs(fresh_debian):
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen([fresh_debian["script"]], env=fresh_debian["env"], stderr=theirs)
+    os.close(theirs)
+    text = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
+        while piece := terminal.read(4096):  # OSError: nobody writes to it any more
+            text += piece
+    assert done.wait(timeout=600) == 0
+    assert re.search(rb"packages into .venv, \d+ s: Collecting numpy", text), text
+    assert re.search(rb"packages into .venv: done in \d+ s", text), text
 
 
 @pytest.mark.slow
