@@ -216,7 +216,7 @@ def claims_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> list[Claim]
     return [
         clock.judge(
             "psc-break-even",
-            f"{by_clock or 'never'} (by the clock, until all results are in)",
+            f"{by_clock or 'never'} by the time until all results are in (measured)",
             {"K": by_clock},
             f"{quicker(ratios)}{note}",
             tuple(ratios.values()),
@@ -303,8 +303,8 @@ def claim_break_even(raw: Raw, ratios: Mapping[int, fit.Summary]) -> Claim:
     free = select(raw.rows, "counted", "submit", "value")
     by_clock, by_count = break_even(ratios), requester_break_even(free)
     ours = (
-        f"{by_clock or 'never'} (measured, until all results are in), {by_count or 'never'} "
-        "(counted, the requester's own instructions)"
+        f"{by_clock or 'never'} by the time until all results are in (measured), "
+        f"{by_count or 'never'} by the requester's own instructions (counted)"
     )
     return claims.judge(
         "psc-break-even",

@@ -228,7 +228,7 @@ def report(
         if readme is not None:
             for one in reports:
                 saved_page.write(one, readme.parent)
-            readme_part.rewrite(readme, content)
+            readme_part.rewrite(readme, content, reports[1:])
             citations.rewrite(readme.parent, reports)
     _show(content, directory)
 

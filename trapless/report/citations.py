@@ -27,7 +27,9 @@ from trapless.report.document import Report, Section
 
 MARK = re.compile(r"(?P<head><!--= (?P<source>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
 BEGIN = "<!--="
-DOCUMENTS = ("README.md", "docs/*.md", "eval/**/README.md", "lib/bindings/*/README.md")
+DOCUMENTS = (
+    "README.md", "docs/*.md", "eval/**/README.md", "examples/*.md", "lib/bindings/*/README.md",
+)  # fmt: skip
 
 FORMS: Mapping[str, Callable[[float], str]] = {
     "number": tables.number,

@@ -97,12 +97,13 @@ WORDS = {True: "found to hold", False: "found not to hold", None: "left open"}
 
 
 def _counted(found: Sequence[Claim]) -> str:
-    """How many claims have each verdict, and how many of those that hold could not fail."""
+    """How many claims have each verdict, and which of those that hold could not fail."""
     held = [claim.holds for claim in found]
     counts = {words: held.count(verdict) for verdict, words in WORDS.items()}
-    if sure := sum(1 for claim in found if claim.holds and claims.cannot_fail(claim)):
+    if sure := [claim.id for claim in found if claim.holds and claims.cannot_fail(claim)]:
+        listed = f"of which {len(sure)} cannot fail here: {', '.join(sure)}"
         counts = {
-            f"{words} (of which {sure} cannot fail here)" if words == WORDS[True] else words: count
+            f"{words} ({listed})" if words == WORDS[True] else words: count
             for words, count in counts.items()
         }
     return ", ".join(f"{count} {words}" for words, count in counts.items() if count)

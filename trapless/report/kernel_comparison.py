@@ -139,24 +139,35 @@ def difference(values: Sequence[float]) -> float:
     return (high - low) / abs(low) if low else float("inf")
 
 
-def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
-    """All claims with the verdict on each kernel, and why those that differ do. Claims of related
-    works with the same verdicts share a row, since most are open wherever they were run."""
-    judged = [
+def judged_otherwise(reports: Sequence[Report]) -> list[str]:
+    """The claims whose verdicts on two kernels differ."""
+    judged = _judged(reports)
+    return [
+        name
+        for name in claims.published()
+        if len({each[name].holds for each in judged if name in each}) > 1
+    ]
+
+
+def _judged(reports: Sequence[Report]) -> list[dict[str, Claim]]:
+    return [
         {claim.id: claim for claim in report.claims if claim.ours != claims.NOT_RUN}
         for report in reports
     ]
+
+
+def _claims(reports: Sequence[Report], names: Sequence[str]) -> list[str]:
+    """All claims with the verdict on each kernel, and why those that differ do. Claims of related
+    works with the same verdicts share a row, since most are open wherever they were run."""
+    judged, differ = _judged(reports), judged_otherwise(reports)
     rows: list[tuple[str, ...]] = []
     related: dict[tuple[str, ...], list[str]] = {}
-    differ = []
     for name, known in claims.published().items():
         found = [each.get(name) for each in judged]
         verdicts = tuple(claim.verdict if claim else summary.ABSENT for claim in found)
         if set(verdicts) == {summary.ABSENT}:
             continue
-        if len({claim.holds for claim in found if claim}) > 1:
-            differ.append(name)
-        elif known.paper not in claims.MADE_REAL:
+        if name not in differ and known.paper not in claims.MADE_REAL:
             related.setdefault(verdicts, []).append(name)
             continue
         rows.append((f"{name}: {known.claim}", *verdicts))

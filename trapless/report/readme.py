@@ -8,7 +8,7 @@ and compares, so that the README never says what no result says.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trapless.base.console import TraplessError
@@ -42,7 +42,7 @@ MAP_ID = "fig5-clocks-p4-256kb"
 MAP_NAME = "clocks.svg"
 
 
-def rewrite(readme: Path, report: Report) -> None:
+def rewrite(readme: Path, report: Report, others: Sequence[Report] = ()) -> None:
     """Put the table between the markers of `readme`, and the picture beside the results."""
     try:
         text = readme.read_text(encoding="utf-8")
@@ -55,7 +55,7 @@ def rewrite(readme: Path, report: Report) -> None:
     if drawn_map := clocks_map(report):
         drawing = plot.standalone(drawn_map)
         (report.directory / MAP_NAME).write_text(drawing, encoding="utf-8")
-    text = filled(text, BEGIN, END, generated(report, readme.parent))
+    text = filled(text, BEGIN, END, generated(report, readme.parent, others))
     if NATIVE_BEGIN in text:
         text = filled(text, NATIVE_BEGIN, NATIVE_END, native(report))
     readme.write_text(text, encoding="utf-8")
@@ -110,8 +110,9 @@ def _in_c(share: Callable[[str, str], str]) -> str:
     return "" if summary.ABSENT in listed else f"\nThe same in C, by `tl_files`, takes {listed}.\n"
 
 
-def generated(report: Report, origin: Path) -> str:
-    """The text between the markers; links are relative to the folder `origin`."""
+def generated(report: Report, origin: Path, others: Sequence[Report] = ()) -> str:
+    """The text between the markers; links are relative to the folder `origin`. The others are of
+    other kernels."""
     folder = Path(os.path.relpath(report.directory, origin)).as_posix()
     shown = [one.result for one in report.sections if one.name in summary.GAINS]
     kernels = ", ".join(sorted({result.kernel for result in shown}))
@@ -127,8 +128,8 @@ def generated(report: Report, origin: Path) -> str:
         "",
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
         "",
-        f"{report.verdict()} All numbers, and how to make them again: [{folder}]({folder}/)."
-        + _kernels(report, folder),
+        f"{_kernels(report, others, folder)} {report.verdict()} All numbers, and how to make them "
+        f"again: [{folder}]({folder}/).",
         "",
     ]
     return "\n".join(lines)
@@ -143,12 +144,22 @@ def _headlines(report: Report, folder: str) -> list[str]:
     return [*(f"- {item}" for item in items), ""]
 
 
-def _kernels(report: Report, folder: str) -> str:
-    """A link to the comparison with other kernels, if somebody has made one."""
+def _kernels(report: Report, others: Sequence[Report], folder: str) -> str:
+    """On which kernel the claims are judged; and which are judged otherwise on others, with a link
+    to that comparison, if somebody has made one."""
+    here = f"**Claims on Linux {_series([report])}**"
     if not (report.directory / kernel_comparison.NAME).exists():
-        return ""
-    name = kernel_comparison.NAME
-    return f" Each claim on other kernels: [{name}]({folder}/{name})."
+        return f"{here}."
+    same = kernel_comparison.by_processor([report, *others])[0]
+    link = f"[{_series(same[1:]) or 'other kernels'}]({folder}/{kernel_comparison.NAME})"
+    differ = kernel_comparison.judged_otherwise(same)
+    return f"{here} (judged otherwise on {link}: {', '.join(differ) or 'none'})."
+
+
+def _series(reports: Sequence[Report]) -> str:
+    """The kernels by their first two numbers."""
+    kernels = [one.result.kernel for report in reports for one in report.sections]
+    return ", ".join(dict.fromkeys(".".join(kernel.split(".")[:2]) for kernel in kernels))
 
 
 def picture(report: Report) -> Figure:

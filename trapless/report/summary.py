@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trapless.report import tables
 from trapless.report.document import Report
 from trapless.report.figures import Figure, Mark, Table, bars
 from trapless.results import claims
+from trapless.results.estimate_file import Range
 from trapless.results.result_file import Claim, Metric
 
 WHAT = (
@@ -127,14 +128,22 @@ def metrics_of(report: Report, name: str) -> Mapping[str, Metric]:
 
 
 def _line(name: str, unit: str, metrics: Mapping[str, Metric | None]) -> Iterator[Line]:
-    """A row with its unit and kind, where there are at least two values to compare."""
+    """A row with its unit and kind, where there are at least two values to compare. Behind what was
+    measured stands its spread."""
     cells = {column: metric.value for column, metric in metrics.items() if metric}
     kinds = {metric.kind for metric in metrics.values() if metric}
     if len(cells) < 2:
         return
+    scale = 1.0
     if min(cells.values()) > 1e6:
+        scale = 1e6
         unit, cells = f"million {unit}", {column: value / 1e6 for column, value in cells.items()}
-    yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, {})
+    spreads = {
+        column: f" ({tables.number(metric.spread / scale)})"
+        for column, metric in metrics.items()
+        if metric and metric.kind == "measured" and metric.spread
+    }
+    yield Line(name, f"{unit}, {' and '.join(sorted(kinds))}", cells, spreads)
 
 
 def _beyond(found: Mapping[str, Metric | None], column: str, base: str) -> float:
@@ -171,7 +180,13 @@ def _calls(report: Report, unit: str) -> list[Line]:
             mechanism = "trap-back" if (mode, unit) == ("trap", TIMED) else mode
             found[column] = modes.get(f"{other}.{mechanism}.static.{unit}")
         lines += [
-            Line(line.name, line.unit, line.cells, notes) for line in _line(name, unit, found)
+            replace(
+                line,
+                notes={
+                    column: notes.get(column, "") + line.notes.get(column, "") for column in COLUMNS
+                },
+            )
+            for line in _line(name, unit, found)
         ]
     return lines
 
@@ -222,8 +237,8 @@ def time(report: Report) -> Table | None:
         plain, saved = call.plain.ns, call.saved[AT].ns
         mark = "*" if request == "uring.nop" else ""
         rows.append((
-            call.title, f"{plain:,.0f}", f"{call.batch.ns:,.0f}", f"{saved / plain:.0%}",
-            f"{beside.ns:,.0f}{mark}" if beside else ABSENT,
+            call.title, _interval(call.plain), _interval(call.batch), f"{saved / plain:.0%}",
+            _interval(beside, mark) if beside else ABSENT,
             f"{plain - call.crossings * most:,.0f} to {plain - call.crossings * least:,.0f}",
         ))  # fmt: skip
     shown = "".join(cell for row in rows for cell in row)
@@ -232,12 +247,18 @@ def time(report: Report) -> Table | None:
         title="What one call takes, in ns: an estimate",
         columns=("", "plain call", "batch", "saved by it", "io_uring", "supervisor"),
         rows=tuple(rows),
-        caption=f"An estimate, in nanoseconds, for {found.machine}: plain calls, io_uring and "
+        caption=f"An estimate, in nanoseconds, for {found.machine}; intervals are in parentheses. "
+        "Plain calls, io_uring and "
         f"traps were measured on its own kernel, with {AT} calls a crossing by io_uring and batch; "
         "the module's loop ran in user space (`trapless estimate`). The module itself ran in the "
         "emulator alone, which counted the instructions below."
         + (f" * {MARKS['*']}" if "*" in shown else ""),
     )
+
+
+def _interval(time: Range, mark: str = "") -> str:
+    """A median with its interval, in nanoseconds."""
+    return f"{time.ns:,.0f}{mark} ({time.low:,.0f} to {time.high:,.0f})"
 
 
 def time_headline(report: Report) -> str:
@@ -273,9 +294,8 @@ def gain(report: Report) -> Table | None:
         rows=tuple((*row, line.unit) for row, line in zip(rows, lines, strict=True)),
         caption=f"Batch and io_uring with {AT} calls a crossing, to be compared with the plain "
         "call of the same program; supervisor mode with the trap, of a program that was not "
-        "modified. A smaller number is better. "
-        + (pipeline if _unit(lines) == COUNTED else "")
-        + _marks(rows),
+        "modified. A smaller number is better. In parentheses: how far the quartiles of what was "
+        "measured lie apart. " + (pipeline if _unit(lines) == COUNTED else "") + _marks(rows),
     )
 
 
@@ -379,16 +399,23 @@ def gain_figure(report: Report) -> Figure | None:
 def seen(report: Report) -> Figure | None:
     """Where a processor's time went under each load, seen from outside."""
     metrics = metrics_of(report, SEEN)
-    groups = {
+    found = {
         load: {
-            part: metrics[name].value
+            part: metrics[name]
             for part in ACCOUNTS
             if (name := f"{load}.sampled.{part}.percent") in metrics
         }
         for load in LOADS
     }
-    if not all(len(shares) == len(ACCOUNTS) for shares in groups.values()):
+    if not all(len(shares) == len(ACCOUNTS) for shares in found.values()):
         return None
+    groups = {
+        load: {part: share.value for part, share in shares.items()}
+        for load, shares in found.items()
+    }
+    apart, load = max(
+        (share.spread, load) for load, shares in found.items() for share in shares.values()
+    )
     return Figure(
         id="seen-figure",
         title="Where the processor's time went under four loads",
@@ -397,7 +424,8 @@ def seen(report: Report) -> Figure | None:
         series=bars(groups, ACCOUNTS),
         caption="Read from the memory of a running VM each 100 µs, from outside, with probes in "
         "its kernel. nop does nothing, qsort sorts, make compiles, httpd is Apache under more "
-        "requests than it can serve.",
+        f"requests than it can serve. The quartiles of a share lie at most {apart:.1f} apart "
+        f"({load}).",
         kind="measured",
         names=LOADS,
         stacked=True,

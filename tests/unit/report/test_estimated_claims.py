@@ -13,7 +13,7 @@ import pytest
 from tests.unit.report.made_up import a_result, page_of
 from trapless.base.console import Silent
 from trapless.experiments import report_files
-from trapless.report import readme, saved_page, text_report
+from trapless.report import readme, saved_page, summary, text_report
 from trapless.report.document import Report, Section
 from trapless.results import claims, estimate_file, estimated_claims
 from trapless.results.estimate_file import Call, Range, Saved
@@ -131,6 +131,13 @@ def test_a_report_keeps_both_verdicts_apart(chosen: Path, tmp_path: Path):
     part = readme.generated(read, chosen)
     assert part.index("- By an estimate of time, a trap takes 80 ns") < part.index("| plain call |")
     assert "By an estimate" not in readme.generated(before, chosen)
+
+
+def test_a_time_is_shown_with_its_interval():
+    timed = replace(SAVED.calls["getpid"], plain=Range(100, 98.4, 103.6))
+    table = summary.time(Report(Path(), (), (), estimate=replace(SAVED, calls={"getpid": timed})))
+    assert table is not None
+    assert table.rows[0][1:4] == ("100 (98 to 104)", "50 (50 to 50)", "50%")
 
 
 def test_an_open_claim_says_which_machine_is_wanted():

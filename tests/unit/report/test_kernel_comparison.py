@@ -109,6 +109,20 @@ def test_kernels_of_other_processors_are_compared_among_themselves(two):
     assert "| call | 1.2.3-stock | 4.5.6-other |" in text
 
 
+def test_readme_names_the_kernel_and_the_claims_that_others_judge_otherwise(two):
+    first, other = (report_files.read(folder, Silent()) for folder in two)
+    origin = first.directory.parent
+    assert "**Claims on Linux 1.2**. " in readme.generated(first, origin, [other])
+    kernel_comparison.write([first, other])
+    link = f"[4.5]({first.directory.name}/{kernel_comparison.NAME})"
+    said = f"**Claims on Linux 1.2** (judged otherwise on {link}: "
+    differ = first.sections[0].result.claims[0].id
+    assert f"{said}{differ}). " in readme.generated(first, origin, [other])
+    result = replace(first.sections[0].result, kernel="4.5.6-other")
+    same = replace(first, sections=(replace(first.sections[0], result=result),))
+    assert f"{said}none). " in readme.generated(first, origin, [same])
+
+
 @pytest.mark.slow
 def test_the_command_writes_it_beside_the_first_results(two):
     folder, other = two

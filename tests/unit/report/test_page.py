@@ -41,6 +41,28 @@ def test_the_first_screen_is_made_of_saved_results(chosen):
         assert shown in text_report.text(read)
 
 
+def test_what_was_measured_shows_its_spread_and_what_was_counted_does_not(chosen):
+    read = report_files.read(chosen, Silent())
+    section = next(one for one in read.sections if one.name == summary.CALLS)
+    for scale, cells, unit in (
+        (1, ("400 (20)", "100 (0.50)"), "ns, measured"),
+        (1e6, ("400 (20)", "100 (0.50)"), "million ns, measured"),
+    ):
+        added = {
+            "walk.plain.total.ns": Metric(400 * scale, "ns", "measured", 5, 20.0 * scale),
+            "walk.batch.total.ns": Metric(100 * scale, "ns", "measured", 5, 0.5 * scale),
+            "walk.plain.crossings.count": Metric(9, "crossings", "counted", 5, 2.0),
+            "walk.batch.crossings.count": Metric(3, "crossings", "counted", 5),
+        }
+        other = replace(section, result=replace(section.result, metrics=added))
+        gain = summary.gain(replace(read, sections=(other,)))
+        assert [(*row[1:3], row[-1]) for row in gain.rows] == [
+            (*cells, unit),
+            ("9", "3", "crossings, counted"),
+        ]
+        assert "how far the quartiles" in gain.caption
+
+
 def test_cells_that_mean_less_than_they_say_are_marked(chosen):
     read = report_files.read(chosen, Silent())
     assert not set(summary.MARKS) & set(summary.gain(read).caption)

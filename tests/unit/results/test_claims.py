@@ -18,12 +18,12 @@ def test_values_that_are_biased_against_a_claim_confirm_it_and_never_refute_it(n
     assert claims.judge("wsc-int", "", {"N": n}, biased=biased).holds is holds
 
 
-def test_a_headline_says_how_many_claims_could_only_hold():
+def test_a_headline_names_the_claims_that_could_only_hold():
     found = [
         claims.judge("peek-p99-8", "30 ns", {"ns": 30.0}),
         claims.judge("wsc-int", "", {"N": 2}),
     ]
-    assert _counted(found) == "2 found to hold (of which 1 cannot fail here)"
+    assert _counted(found) == "2 found to hold (of which 1 cannot fail here: peek-p99-8)"
     assert _counted(found[1:]) == "1 found to hold"
 
 
