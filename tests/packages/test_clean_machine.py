@@ -7,6 +7,7 @@ developer's machine has by chance would be missing there.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,22 @@ def machine(root: Root) -> Iterator[Root]:
     yield root
 
 
+def test_one_count_in_the_lab_needs_no_more_than_install_md_says(machine):
+    text = (ROOT / "docs/install.md").read_text()
+    block = re.search(r"```sh\n(sudo apt-get install [^`]*python3-click[^`]*)```", text)
+    assert block
+    words = block[1].replace("sudo apt-get", "apt-get -q -y")
+    machine.run(f"cd {FOLDER} && set -e; {words}")
+    recipe = re.search(r"## Count what a call .*?```c\n(.*?)```.*?```sh\n(.*?)```",
+                       (ROOT / "examples/cookbook.md").read_text(), re.S)  # fmt: skip
+    assert recipe
+    (machine.folder / FOLDER.lstrip("/") / "recipe.c").write_text(recipe[1])
+    assert "results: the same" in machine.run(f"cd {FOLDER} && set -e; {recipe[2]}")
+
+
 def test_setup_installs_what_the_command_needs_and_no_more(machine):
     said = machine.run(f"cd {FOLDER} && make setup")
-    assert "gcc - the module" in said and ".venv is ready" in said
+    assert "liburing-dev - the io_uring side" in said and ".venv is ready" in said
     assert machine.run(f"cd {FOLDER} && make setup") == ""
     for tool in ONLY_TESTS_NEED:
         machine.run(f"command -v {tool}", status=127)

@@ -90,7 +90,11 @@ def test_a_recipe_prints_what_is_shown(
         "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}",
     }
     argv = command(language, code, tmp_path)
-    if run:
+    if run:  # by commands that are typed in the checkout
+        for name, place in (("bin", ROOT / "bin"), ("include", ROOT / "include")):
+            (tmp_path / name).symlink_to(place)
+        (tmp_path / "build").symlink_to(build_dir())
+        (tmp_path / "recipe").unlink(missing_ok=True)
         argv = ["sh", "-c", run]
     done = subprocess.run(
         argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
