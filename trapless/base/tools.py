@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the programs that fill the cache: apt, dpkg-deb, make, depmod, a compiler.
+"""Runs the programs that fill the cache: apt, dpkg-deb, make, depmod, a compiler; asks others.
 
 This file owns how such a program is started, watched and ended, how its log is quoted, and the
-message where it is missing. Its callers know what each program does.
+message where it is missing or does not answer. Its callers know what each program does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trapless.base.console import TraplessError
 
@@ -45,6 +45,27 @@ def require_tools(tools: Mapping[str, str], what: str) -> None:
             f"{what} needs {', '.join(absent)}, not found on this machine; "
             f"on Debian: apt-get install {packages}"
         )
+
+
+class Unanswered(NamedTuple):
+    """Why a program gave no answer, and what helps."""
+
+    found: str
+    remedy: str
+
+
+def ask(argv: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | Unanswered:
+    """Run a program quietly that ends by itself, and soon; its outputs are not translated."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=limit_s, env=environment
+        )
+    except OSError as error:
+        return Unanswered(f"{argv[0]}: {error.strerror}", f"install or repair {argv[0]}")
+    except subprocess.TimeoutExpired:
+        found = f"`{' '.join(argv)}` did not end within {limit_s:g} s"
+        return Unanswered(found, "the machine may be busy: ask again later, or run it by hand")
 
 
 def run_tool(

@@ -29,6 +29,7 @@ from trapless.base.architecture import ARCHITECTURES
 from trapless.base.console import Silent, TraplessError
 from trapless.base.missing import OF_PAGES, remedy
 from trapless.base.paths import cache_dir, repo_root
+from trapless.base.tools import Unanswered, ask
 from trapless.image import disc
 from trapless.stock import apt_sources, debug_kernel, kernels
 from trapless.stock.kernel import load
@@ -36,7 +37,7 @@ from trapless.vm import qemu
 
 MEMORY_BYTES = 2 << 30  # a guest of the default size, and room for QEMU and a build
 NETWORK_TIMEOUT_S = 10.0
-TOOL_TIMEOUT_S = 120.0
+TOOL_TIMEOUT_S = 60.0
 CAP_SYS_MODULE = 16
 SYS_PERF_EVENT_OPEN = 298
 SYS_IO_URING_SETUP = 425
@@ -149,9 +150,10 @@ def build_tools(_host: Host) -> Capability:
         state = "gcc and make" if compiler else "gcc or make is missing"
         return Capability("tools", title, bool(compiler), state, "install gcc and make")
     done = _run([str(script), "--check-only"])
-    if done is None or done.returncode:
-        output = done.stderr if done else "scripts/setup did not answer"
-        lines = [line.removeprefix("setup:").strip() for line in output.splitlines()]
+    if isinstance(done, Unanswered):
+        return Capability("tools", title, False, *done)
+    if done.returncode:
+        lines = [line.removeprefix("setup:").strip() for line in done.stderr.splitlines()]
         lacks = "; ".join(lines).replace(":;", ":") or "something is missing"
         return Capability("tools", title, False, lacks, "scripts/setup (make runs it)")
     return Capability("tools", title, True, "all that scripts/setup lists")
@@ -167,7 +169,9 @@ def emulator(_host: Host) -> Capability:
         remedy = f"apt-get install {qemu.PACKAGE} (scripts/setup does it)"
         return Capability("qemu", "lab VMs", False, f"{qemu.BINARY} is not on PATH", remedy)
     done = _run([path, "--version"])
-    version = re.search(r"version ([\d.]+)", done.stdout) if done else None
+    if isinstance(done, Unanswered):
+        return Capability("qemu", "lab VMs", False, *done)
+    version = re.search(r"version ([\d.]+)", done.stdout)
     state = f"QEMU {version[1]}" if version else f"{path} does not say its version"
     return Capability("qemu", "lab VMs", version is not None, state, "reinstall QEMU")
 
@@ -242,8 +246,8 @@ def newest_kernel(_host: Host) -> Capability:
     """User namespaces: the module for the newest kernel is built in an unpacked root."""
     title = "building for the newest kernel"
     done = _run(["unshare", "-r", "-m", "true"])
-    if done is None:
-        return Capability("newest", title, False, "unshare is missing", "install util-linux")
+    if isinstance(done, Unanswered):
+        return Capability("newest", title, False, *done)
     if done.returncode:
         state = "unprivileged user namespaces are switched off: " + done.stderr.strip()
         remedy = "sysctl kernel.unprivileged_userns_clone=1, or run as root"
@@ -464,15 +468,8 @@ def _system_call(number: int, *arguments: int | bytes | bytearray) -> int:
     return result if result >= 0 else -ctypes.get_errno()
 
 
-def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a tool quietly; None where it is missing or does not end."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    try:
-        return subprocess.run(
-            argv, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str] | Unanswered:
+    return ask(argv, TOOL_TIMEOUT_S)
 
 
 GROUPS: tuple[tuple[str, tuple[Question, ...]], ...] = (

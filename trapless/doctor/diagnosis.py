@@ -60,15 +60,30 @@ def examine(
     reporter = progress if progress is not None else Silent()
     groups = []
     for title, questions in GROUPS:
-        reporter.step(f"looking at {title[0].lower()}{title[1:]}")
-        answers = [question(host) for question in questions]
+        answers = []
+        for question in questions:
+            reporter.step(_step(title, question.__name__))
+            answers.append(question(host))
         if online and capabilities.fetching in questions:
+            reporter.step(_step(title, capabilities.mirror.__name__))
             answers.append(capabilities.mirror(host))
         groups.append(Group(title, tuple(answers)))
+    reporter.step(_step(supervisor_offer.TITLE))
     groups.insert(-1, Group(supervisor_offer.TITLE, supervisor_offer.examine(host)))
+    reporter.step(_step(peek_sources.TITLE))
     groups.insert(-1, Group(peek_sources.TITLE, peek_sources.examine(host)))
     reporter.done()
     return tuple(groups)
+
+
+def _step(title: str, question: str = "") -> str:
+    """What a step says while it lasts, and whoever stops the command.
+
+    >>> _step("The command", "build_tools")
+    'looking at the command (build tools)'
+    """
+    about = f"looking at {title[0].lower()}{title[1:]}"
+    return f"{about} ({question.replace('_', ' ')})" if question else about
 
 
 def verdict(groups: Sequence[Group]) -> list[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from trapless import abi
+from trapless.base.console import Silent
 from trapless.doctor import capabilities, diagnosis
 from trapless.doctor.capabilities import Capability, Host
 
@@ -228,7 +229,40 @@ def test_no_qemu(tmp_path, monkeypatch):
     assert not answer.ok and "apt-get install qemu-system-x86" in answer.remedy
     answer = capabilities.fetching(host(tmp_path))
     assert not answer.ok and "no Debian machine" in answer.found
-    assert not capabilities.newest_kernel(host(tmp_path)).ok
+    answer = capabilities.newest_kernel(host(tmp_path))
+    assert not answer.ok and answer.remedy == "install or repair unshare"
+
+
+@pytest.mark.parametrize(
+    ("name", "question"),
+    [("qemu-system-x86_64", capabilities.emulator), ("unshare", capabilities.newest_kernel)],
+)
+def test_a_program_that_does_not_end_is_named_with_what_helps(
+    tmp_path, monkeypatch, name, question
+):
+    (tmp_path / name).write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(capabilities, "TOOL_TIMEOUT_S", 0.2)
+    answer = question(host(tmp_path))
+    assert not answer.ok and "did not end within 0.2 s" in answer.found and name in answer.found
+    assert "ask again later" in answer.remedy
+
+
+def test_each_step_names_what_is_looked_at(tmp_path, monkeypatch):
+    class Steps(Silent):
+        def __init__(self):
+            self.texts = []
+
+        def step(self, text):
+            self.texts.append(text)
+
+    monkeypatch.setattr(diagnosis, "GROUPS", (("The command", (capabilities.memory,)),) * 2)
+    progress = Steps()
+    diagnosis.examine(host(tmp_path), progress=progress)
+    assert progress.texts[0] == "looking at the command (memory)"
+    assert progress.texts[-2].startswith("looking at supervisor mode")
+    assert progress.texts[-1].startswith("looking at peek")
 
 
 def test_an_empty_cache_is_no_failure_of_the_lab(tmp_path, monkeypatch):
