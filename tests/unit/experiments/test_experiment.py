@@ -43,6 +43,11 @@ def all_rows_of(name):
     return read_rows(DATA / name / "raw.jsonl")
 
 
+@cache
+def published(name):
+    return experiment.analyse(name, DATA / name)
+
+
 def rows_of(name, **wanted):
     return [
         dict(row)  # some tests change it
@@ -83,7 +88,7 @@ def test_an_unknown_experiment_is_wrong_usage_and_names_the_known():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_data_gives_a_well_formed_result_with_every_claim(name):
-    result = experiment.analyse(name, DATA / name)
+    result = published(name)
     result.check()
     ours = {claim.id for claim in claims.published().values() if claim.experiment == name}
     assert {claim.id for claim in result.claims} == ours
@@ -104,15 +109,13 @@ def test_figures_come_from_saved_data_alone(name):
 @pytest.mark.parametrize(("mechanism", "n"), [("plain", 1), ("batch", 32), ("io_uring-nop", 128)])
 def test_counted_figures_are_instructions_of_the_region_by_calls(mechanism, n):
     rows = rows_of("batch-size", kind="counted", call="getppid", mechanism=mechanism, n=n)
-    metric = experiment.analyse("batch-size", DATA / "batch-size").metrics[
-        f"getppid.{mechanism}.n{n}.instructions"
-    ]
+    metric = published("batch-size").metrics[f"getppid.{mechanism}.n{n}.instructions"]
     assert metric.value == pytest.approx(rows[0]["value"] / rows[0]["ops"], abs=1e-3)
     assert metric.n == len(rows) >= 3
 
 
 def test_counted_repeats_of_traps_and_batches_are_exact():
-    metrics = experiment.analyse("batch-size", DATA / "batch-size").metrics
+    metrics = published("batch-size").metrics
     exact = [
         name
         for name, metric in metrics.items()
@@ -129,7 +132,7 @@ def test_measured_ratios_pair_rounds():
     ratios = [
         (batch[k]["value"] / batch[k]["ops"]) / (plain[k]["value"] / plain[k]["ops"]) for k in plain
     ]
-    metric = experiment.analyse("batch-size", DATA / "batch-size").metrics["read1.batch.n8.ratio"]
+    metric = published("batch-size").metrics["read1.batch.n8.ratio"]
     assert metric.value == pytest.approx(statistics.median(ratios), abs=1e-4)
     assert (metric.kind, metric.n) == ("measured", len(plain))
 
@@ -148,7 +151,7 @@ def test_measured_break_even_is_doubted_where_rounds_disagree():
 
 
 def test_equation_1_predicts_what_was_counted():
-    metrics = experiment.analyse("batch-size", DATA / "batch-size").metrics
+    metrics = published("batch-size").metrics
 
     def fitted(name):
         return metrics[f"getppid.batch.fit_{name}.instructions"].value
@@ -160,7 +163,7 @@ def test_equation_1_predicts_what_was_counted():
 
 
 def test_break_even_is_where_counts_cross():
-    metrics = experiment.analyse("batch-size", DATA / "batch-size").metrics
+    metrics = published("batch-size").metrics
     first = int(metrics["getppid.batch.break_even.n"].value)
     sizes = sorted({row["n"] for row in rows_of("batch-size", call="getppid", mechanism="batch")})
 
@@ -174,7 +177,7 @@ def test_break_even_is_where_counts_cross():
 
 
 def test_requesters_cross_once_a_notify():
-    metrics = experiment.analyse("parallel", DATA / "parallel").metrics
+    metrics = published("parallel").metrics
     assert metrics["gettid.psc.n16.crossings"].value == 8 + 1  # and one wait
     assert metrics["gettid.psc.n127.crossings"].value == 1 + 1
     assert metrics["gettid.plain.n16.crossings"].value == 127
@@ -188,7 +191,7 @@ def test_who_served_adds_up_to_what_was_asked():
 
 
 def test_a_slow_read_stops_plain_readers_in_the_saved_data():
-    metrics = experiment.analyse("parallel", DATA / "parallel").metrics
+    metrics = published("parallel").metrics
     assert metrics["slow_read.plain.gap.ratio"].value > 0.95
     assert metrics["slow_read.psc.gap.ratio"].value < metrics["slow_read.plain.gap.ratio"].value
 
