@@ -134,6 +134,7 @@ def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> 
     default="",
     help='More words for the kernel\'s command line, as in "pti=on".',
 )
+@click.option("--name", metavar="NAME", default="", help="Name the VM, for trapless peek --vm.")
 @click.option(
     "--shared-memory",
     type=click.Path(path_type=Path),
@@ -174,6 +175,7 @@ def lab(
     no_module: bool,
     module_parameters: str,
     append: str,
+    name: str,
     shared_memory: Path | None,
     monitor: Path | None,
     link: tuple[Path, Path] | None,
@@ -209,6 +211,7 @@ def lab(
             module=not no_module,
             module_parameters=module_parameters,
             append=append,
+            name=name,
             shared_memory=shared_memory,
             monitor=monitor,
             link=link,

@@ -84,6 +84,7 @@ class LabConfig:
     append: str = ""  # more words for the kernel's command line
     board: str = ""  # another of QEMU's machines than the architecture's, like q35
     nodes: int = 1  # of NUMA; with more than one, the memory is not shared
+    name: str = ""  # by which observers find it
     shared_memory: Path | None = None  # new file for the guest's RAM, for observers; it stays
     debugger: int | None = None  # Debugger.guest_end of one who follows the guest
     monitor: Path | None = None  # new socket for the emulator's monitor (qmp.Monitor); it goes
@@ -418,6 +419,7 @@ class _Attempt:
             arch=self._config.arch,
             board=self._config.board,
             nodes=self._config.nodes,
+            name=self._config.name,
             shared_memory=self._config.shared_memory,
             debugger_fd=self._config.debugger,
             monitor_fd=self._listener.fileno() if self._listener is not None else None,

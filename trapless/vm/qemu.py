@@ -78,6 +78,7 @@ class Machine:
     arch: Architecture = AMD64
     board: str = ""  # another of QEMU's machines than the architecture's, like q35
     nodes: int = 1  # of NUMA, each with memory of its own
+    name: str = ""
     shared_memory: Path | None = None  # file that is the guest's RAM
     plugins: tuple[str, ...] = ()  # of the emulator, with their arguments
     forward: tuple[int, int] | None = None  # a TCP port of this machine, and the guest's behind it
@@ -178,11 +179,12 @@ def _link(machine: Machine) -> list[str]:
 
 def _board(machine: Machine) -> list[str]:
     board = f"{machine.board or machine.arch.board},{machine.arch.board_options}"
-    if machine.shared_memory is None:
-        return ["-machine", board, *_nodes(machine)]
     # Observers find the threads of the virtual processors by their names ("CPU 0/TCG").
+    name = ("-name", f"guest={_escaped(machine.name or 'trapless')},debug-threads=on")
+    if machine.shared_memory is None:
+        return ["-machine", board, *(name if machine.name else ()), *_nodes(machine)]
     return [
-        *("-machine", f"{board},memory-backend=ram", "-name", "trapless,debug-threads=on"),
+        *("-machine", f"{board},memory-backend=ram", *name),
         "-object",
         f"memory-backend-file,id=ram,mem-path={_escaped(str(machine.shared_memory))},"
         f"size={machine.memory_bytes},share=on",

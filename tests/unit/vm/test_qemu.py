@@ -17,6 +17,7 @@ import pytest
 
 from trapless.base.architecture import ARM64
 from trapless.base.console import TraplessError
+from trapless.peek import qemu_arguments
 from trapless.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -278,8 +279,15 @@ def test_shared_memory_is_the_guests_ram_whole():
     argv = qemu.command(machine(shared_memory=Path("/dev/shm/a,b"), memory_bytes=1 << 29), "tcg")
     assert after(argv, "-machine").endswith(",memory-backend=ram")
     assert "memory-backend-file,id=ram,mem-path=/dev/shm/a,,b,size=536870912,share=on" in argv
-    assert after(argv, "-name") == "trapless,debug-threads=on"
+    assert qemu_arguments.name(argv) == "trapless"
     assert "-name" not in qemu.command(machine(), "tcg")
+
+
+@pytest.mark.parametrize("shared", [None, Path("/dev/shm/ram")])
+def test_observers_find_it_by_its_name_and_the_threads_of_its_cpus(shared):
+    argv = qemu.command(machine(name="web,1=a", shared_memory=shared), "tcg")
+    assert qemu_arguments.name(argv) == "web,1=a"
+    assert after(argv, "-name").endswith(",debug-threads=on")
 
 
 def test_another_qemu_can_be_named(tmp_path, monkeypatch):

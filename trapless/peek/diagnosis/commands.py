@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HANGS = 3
 """The exit status where something hangs."""
+UNREAD = 4
+"""The exit status of a look into all VMs in which nothing hangs, where some cannot be read."""
 FOLLOW_S = 0.5
 
 
@@ -123,8 +125,8 @@ def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) ->
     twice at a machine that runs.
 
     The exit status is 0 if nothing hangs, 3 if something does, and 1 or 2 if that cannot be said.
-    With --all it is 3 if something hangs in any VM, else 0: a VM that cannot be read, because it
-    boots or has ended, is named with the reason. JSON is then an object in a line for each VM.
+    With --all it is 3 if something hangs in any VM, else 4 if one of them cannot be read, as while
+    it boots, or if none has a name as in --vm PATTERN. JSON is then one object a line for each VM.
 
     \b
     trapless peek why
@@ -138,7 +140,7 @@ def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) ->
     if every_vm:
         if monitor is not None:
             raise click.UsageError("--all and --monitor exclude each other: a monitor is of one VM")
-        sys.exit(HANGS if _why_all(pattern_for_all(), longer_s, as_json=as_json) else 0)
+        sys.exit(_why_all(pattern_for_all(), longer_s, as_json=as_json))
     lacks: list[str] = []
     with (
         _opened(monitor=monitor) as (target, emulator, lives),
@@ -154,19 +156,21 @@ def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) ->
     sys.exit(HANGS if found.hangs else 0)
 
 
-def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> bool:
-    """Write a section or a line of JSON for each VM; whether something hangs in any."""
+def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> int:
+    """Write a section or a line of JSON for each VM; return the exit status."""
     from trapless.base.console import TraplessError
     from trapless.peek import rights
     from trapless.peek.diagnosis import text
     from trapless.peek.diagnosis.opener import Opener
+    from trapless.peek.emulator import Emulator
 
-    hangs = False
+    hangs = unread = False
     with Opener() as opener:
         rights.drop()
         found = [one for one in opener.running() if one.fits(() if pattern is None else [pattern])]
         if not found:
             click.echo("trapless: no such virtual machine can be observed here", err=True)
+            unread = pattern is not None
         for one in found:
             title = f"{one.name} (process {one.pid})" if one.name else f"process {one.pid}"
             try:
@@ -174,11 +178,12 @@ def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> bool:
             except (TraplessError, OSError) as error:
                 lines = [f"cannot be read: {error}"]
                 answer: dict[str, Any] = {"machine": title, "error": str(error)}
+                unread = unread or not Emulator(one.pid, ()).has_ended()
             else:
                 hangs = hangs or seen.hangs
                 lines, answer = list(text.diagnosis(seen, longer_s)), text.diagnosis_in_json(seen)
             click.echo(json.dumps(answer) if as_json else "\n".join((f"{title}:", *lines, "")))
-    return hangs
+    return HANGS if hangs else UNREAD if unread else 0
 
 
 def _diagnosis_of(opener: Opener, one: Found, longer_s: float) -> Diagnosis:

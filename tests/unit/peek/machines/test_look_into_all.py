@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from tests.unit.peek.machines.made_up_monitors import started
 from trapless.cli import cli
+from trapless.peek.diagnosis.commands import UNREAD
 
 
 def test_a_vm_that_cannot_be_read_does_not_fail_a_look_into_all():
@@ -28,8 +29,10 @@ def test_a_vm_that_cannot_be_read_does_not_fail_a_look_into_all():
         words = ["peek", "why", "--all", "--vm", f"of-test-{os.getpid()}-*"]
         argv = [sys.executable, "-c", "from trapless.cli import cli; cli()", *words]
         shown, objects = (
-            subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
+            done.stdout
             for more in ([], ["--json"])
+            if (done := subprocess.run([*argv, *more], capture_output=True, text=True)).returncode
+            == UNREAD
         )
     titles = [f"{name} (process {pid})" for name, pid in zip(names, pids, strict=True)]
     assert [line for line in shown.split("\n") if line.startswith("of-")] == [
@@ -39,6 +42,35 @@ def test_a_vm_that_cannot_be_read_does_not_fail_a_look_into_all():
     answers = [json.loads(line) for line in objects.splitlines()]
     assert [set(one) for one in answers] == [{"machine", "error"}] * 2
     assert [one["machine"] for one in answers] == titles
+
+
+ENDS = """
+import os, signal, time
+from trapless.peek.diagnosis import commands
+from trapless.peek.emulator import Emulator
+def ends(opener, one, longer_s):
+    os.kill(one.pid, signal.SIGKILL)
+    while not Emulator(one.pid, ()).has_ended():
+        time.sleep(0.01)
+    raise commands.PeekError("nothing is left of it")
+commands._diagnosis_of = ends
+"""
+"""Machines end while they are looked into."""
+
+
+@pytest.mark.parametrize(("before", "pattern", "status"), [
+    (ENDS, "{}", 0),
+    ("", "no-{}", UNREAD),
+])  # fmt: skip
+def test_a_vm_that_has_ended_is_no_failure_and_a_pattern_that_none_fits_is(before, pattern, status):
+    child, name = "print('ready', flush=True); input()", f"of-test-{os.getpid()}"
+    words = ["peek", "why", "--all", "--vm", pattern.format(name)]
+    argv = [sys.executable, "-c", f"{before}\nfrom trapless.cli import cli; cli()", *words]
+    with started("qemu-system-x86_64", child, "-name", name):
+        done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert ("nothing is left of it" in done.stdout) is bool(before)
+    assert ("no such virtual machine" in done.stderr) is not bool(before)
 
 
 @pytest.mark.parametrize("words", ["--pid 1", "--monitor socket", "file", "--wait 1", "--local"])
