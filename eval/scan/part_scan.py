@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eval.scan import spec
 from trapless.base.console import TraplessError
-from trapless.base.paths import build_dir
+from trapless.base.paths import build_dir, repo_root
 from trapless.experiments import repeated_counts
 from trapless.experiments.collection import Collection, Row, option_words
 from trapless.experiments.experiment import Findings, Raw, workload
@@ -55,8 +55,12 @@ DIRECTORIES = {
 }
 
 PYTHON = "usr/bin/python3.11"
-PYTHON_FOLDERS = tuple(f"usr/lib/python3.11{part}" for part in ("", "/encodings", "/collections"))
+FOLDERS = ("", "/encodings", "/collections", "/re")
+PYTHON_FOLDERS = tuple(f"usr/lib/python3.11{part}" for part in FOLDERS)
 PYTHON_WAYS, ARCHIVE = "/bin/python_ways.py", "/python.tar"
+BINDING = repo_root() / "lib/bindings/python"
+EXTENSION = BINDING / "libtrapless/_ring.abi3.so"
+GUEST_BINDING = "/lib-python"
 RUST_WAYS = build_dir() / "eval/scan/rust_ways/release/rust-ways"
 """Built by `cargo build --release` in rust_ways."""
 GUEST_RUST = "/bin/rust-ways"
@@ -97,6 +101,12 @@ def languages(
     archive = program_archive.pack(root, folder / "python.tar", (PYTHON,), PYTHON_FOLDERS)
     files = [(archive, ARCHIVE), (Path(__file__).with_name("python_ways.py"), PYTHON_WAYS)]
     ways = [f"/{PYTHON} -I -S {PYTHON_WAYS}"]
+    if EXTENSION.exists():
+        ways += [f"TRAPLESS_BACKEND={backend} {ways[0]}" for backend in ("module", "plain")]
+        own = (EXTENSION, *sorted(EXTENSION.parent.glob("*.py")))
+        files += [(path, f"{GUEST_BINDING}/{path.relative_to(BINDING)}") for path in own]
+    else:
+        run.write([{"skipped": "libtrapless", "reason": "make lib has not built it for Python"}])
     if RUST_WAYS.exists():
         files.append((RUST_WAYS, GUEST_RUST))
         ways.append(GUEST_RUST)
@@ -200,6 +210,8 @@ NAMES = {
     "readdir": "readdir, fstatat",
     "read-dir": "Rust: read_dir, metadata",
     "os-scandir": "Python: os.scandir, stat",
+    "libtrapless": "Python: libtrapless, module",
+    "libtrapless-plain": "Python: libtrapless, without the module",
     "batch": "getdents64, batches of statx",
     "scan-plain": "tl_scan, without the module",
     "io_uring": "getdents64, io_uring's statx",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads a directory or a tree by `os.scandir` and `DirEntry.stat`, with the attributes of each
-entry, and prints a row of JSON a run, with the sum that scan_runs.c makes as well.
+entry, and prints a row of JSON a run, with the sum that scan_runs.c makes as well. Where
+TRAPLESS_BACKEND is set, libtrapless reads.
 
 Usage: python_ways.py CALL N PATH REPEATS; of the CALL `tree` PATH is a tree. Guests run it.
 """
@@ -8,7 +9,10 @@ Usage: python_ways.py CALL N PATH REPEATS; of the CALL `tree` PATH is a tree. Gu
 import os
 import sys
 import time
+from collections.abc import Callable
 
+BINDING = "/lib-python"
+WAYS = {None: "os-scandir", "module": "libtrapless", "plain": "libtrapless-plain"}
 WARM_UPS = 1
 WORD = (1 << 64) - 1
 
@@ -42,16 +46,34 @@ def tree(path: str) -> tuple[int, int]:
     return entries, total
 
 
+def by_libtrapless(call: str) -> Callable[[str], tuple[int, int]]:
+    sys.path.insert(0, BINDING)
+    import libtrapless
+
+    listing = libtrapless.scantree if call == "tree" else libtrapless.scandir
+
+    def read(path: str) -> tuple[int, int]:
+        entries = total = 0
+        for entry in listing(path):
+            total += number_of(entry.name, entry.stat(follow_symlinks=False))
+            entries += 1
+        return entries, total
+
+    return read
+
+
 def main() -> None:
     call, n, path, repeats = sys.argv[1:]
-    read = tree if call == "tree" else directory
+    backend = os.environ.get("TRAPLESS_BACKEND")
+    by_os = tree if call == "tree" else directory
+    read = by_libtrapless(call) if backend else by_os
     for run in range(WARM_UPS + int(repeats)):
         begin = time.monotonic_ns()
         entries, total = read(path)
         value = time.monotonic_ns() - begin
         if run >= WARM_UPS:
             print(
-                f'{{"mechanism": "os-scandir", "call": "{call}", "n": {n}, "kind": "counted", '
+                f'{{"mechanism": "{WAYS[backend]}", "call": "{call}", "n": {n}, "kind": "counted", '
                 f'"value": {value}, "unit": "instructions", "ops": {entries}, '
                 f'"sum": {total & WORD}}}'
             )

@@ -4,7 +4,10 @@ their metrics, what they are made of, what is left out where a mechanism could n
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,9 +144,10 @@ SCAN_COSTS = {
     ("tree", "walk-plain", 6): 4920 * ENTRIES,
     ("tree", "walkdir", 6): 8200 * ENTRIES,
     ("tree", "os-scandir", 6): 16400 * ENTRIES,
+    ("tree", "libtrapless", 6): 9225 * ENTRIES,
     ("tmpfs", "read-dir", 1000): 3860000,
 }
-OTHER_LANGUAGES = ("walkdir", "os-scandir", "read-dir")
+OTHER_LANGUAGES = ("walkdir", "os-scandir", "libtrapless", "read-dir")
 
 
 def scan_rows(label: str, without: tuple[str, ...] = ()):
@@ -201,7 +205,25 @@ def test_other_languages_are_in_one_boot_alone():
     assert metrics["tree.walkdir.n6.instructions"].value == 8200
     rows = {row[0]: row for row in part_scan.figures(raw)[-1].rows}
     assert rows["Rust: walkdir, metadata"] == ("Rust: walkdir, metadata", "8,200", "133.3%", "", "")
+    assert rows["Python: libtrapless, module"][1:3] == ("9,225", "150.0%")
     assert rows["fts"][3] == "6,150"
+
+
+@pytest.mark.parametrize("call", ["tree", "tmpfs"])
+def test_python_finds_the_same_by_os_and_by_the_library(monkeypatch, tmp_path, call):
+    (tmp_path / "folder/below").mkdir(parents=True)
+    (tmp_path / "file").write_text("text")
+    program = Path(part_scan.__file__).with_name("python_ways.py")
+    monkeypatch.setenv("PYTHONPATH", str(part_scan.BINDING))
+    found = {}
+    for backend in (None, "plain"):
+        if backend:
+            monkeypatch.setenv("TRAPLESS_BACKEND", backend)
+        words = [sys.executable, str(program), call, "2", str(tmp_path), "1"]
+        row = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+        found[row["mechanism"]] = row["ops"], row["sum"]
+    assert set(found) == {"os-scandir", "libtrapless-plain"}
+    assert len(set(found.values())) == 1 and row["ops"] == (4 if call == "tree" else 2)
 
 
 def test_a_program_that_finds_something_else_is_an_error():
