@@ -10,15 +10,19 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import re
 import shutil
 import subprocess
+import textwrap
 
 import pytest
 
+from eval.parallel import part_slow_read
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import collection as collection_file
-from trapless.experiments import raw_files
+from trapless.experiments import experiment, raw_files
+from trapless.results.result_file import Metric
 from trapless.vm import lab
 
 ROW = {"mechanism": "plain", "call": "getpid", "n": 1, "kind": "counted", "value": 5, "ops": 1}
@@ -330,3 +334,25 @@ def test_a_version_is_dirty_where_what_is_measured_may_have_changed(
     assert "(" in committed and "-dirty" not in committed
     file.write_text("after")
     assert collection_file.trapless_version.__wrapped__().endswith("-dirty)") == is_dirty
+
+
+def test_the_part_that_contributing_shows_counts_what_its_workload_prints(collection, monkeypatch):
+    text = (repo_root() / "CONTRIBUTING.md").read_text()
+    section = text.split("## Adding an experiment")[1].split("\n## ")[0]
+    lines, code = (
+        textwrap.dedent(re.search(rf"( *)```{language}\n(.*?)```", section, re.S)[2])
+        for language in ("text", "python")
+    )
+    names = {**vars(part_slow_read), **vars(collection_file), "TraplessError": TraplessError}
+    names["workload"] = lambda name: repo_root() / "README.md"
+    exec(code, names)
+    guest = install(monkeypatch, Guest([lines.encode()]))
+    names["collect"](collection)
+    assert guest.config.icount
+    collection.finish()
+    saved = experiment.Raw(raw_files.read_rows(collection.directory / "raw.jsonl"), {})
+    metric = Metric(160, "instructions", "counted", 2, 3)
+    assert names["analyse"](saved).metrics == {"getppid.batch.instructions": metric}
+    assert names["figures"](saved) == ()
+    with pytest.raises(TraplessError, match="did not make each call"):
+        names["check"]([{"check": "", "made": 32, "executed": 31}])
