@@ -146,8 +146,9 @@ class Report:
         found = estimated_claims.judged(self.estimate)
         return {claim.id: found[claim.id] for claim in self.claims if claim.id in found}
 
-    def verdict(self) -> str:
-        """One sentence on the papers' claims."""
+    def verdict(self, *, is_short: bool = False) -> str:
+        """One sentence on the papers' claims; the long form goes on to related works and to the
+        estimate."""
         held = [claim.holds for claim in self.claims]
         if not held:
             return "No claim of a paper is decided by these experiments."
@@ -157,6 +158,8 @@ class Report:
             )
         ours = [claim for claim in self.claims if claim.paper in claims.MADE_REAL]
         others = [claim for claim in self.claims if claim.paper not in claims.MADE_REAL]
+        if is_short and ours:
+            return f"{len(ours)} claims of the four papers are tested here: {_counted(ours)}."
         if not ours or not others:
             return f"{len(held)} published claims are tested here: {_counted(self.claims)}." + (
                 self._by_estimate()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The generated part of README.md: tables and pictures, from saved results.
+"""The generated part of README.md: headlines, a picture and a table, from saved results.
 
 It owns the text between the two markers, and nothing outside them. A test makes the part again
 and compares, so that the README never says what no result says.
@@ -43,7 +43,7 @@ MAP_NAME = "clocks.svg"
 
 
 def rewrite(readme: Path, report: Report, others: Sequence[Report] = ()) -> None:
-    """Put the table between the markers of `readme`, and the picture beside the results."""
+    """Put the results between the markers of `readme`, and the picture beside them."""
     try:
         text = readme.read_text(encoding="utf-8")
     except OSError as error:
@@ -114,22 +114,12 @@ def generated(report: Report, origin: Path, others: Sequence[Report] = ()) -> st
     """The text between the markers; links are relative to the folder `origin`. The others are of
     other kernels."""
     folder = Path(os.path.relpath(report.directory, origin)).as_posix()
-    shown = [one.result for one in report.sections if one.name in summary.GAINS]
-    kernels = ", ".join(sorted({result.kernel for result in shown}))
-    calls = summary.gain_of_calls(report)
-    if calls is None:
-        raise TraplessError(f"{report.directory}: holds no result that README.md could show")
     lines = [
         *_headlines(report, folder),
-        f"**{calls.title}**",
-        "",
-        tables.markdown(calls),
-        f"{calls.caption} The kernel is Linux {kernels}.",
-        "",
         f"![{picture(report).title}]({folder}/{PICTURE_NAME})",
         "",
-        f"{_kernels(report, others, folder)} {report.verdict()} All numbers, and how to make them "
-        f"again: [{folder}]({folder}/).",
+        f"{_kernels(report, others, folder)} {report.verdict(is_short=True)} "
+        f"All numbers, and how to make them again: [{folder}]({folder}/).",
         "",
     ]
     return "\n".join(lines)

@@ -299,22 +299,6 @@ def gain(report: Report) -> Table | None:
     )
 
 
-def gain_of_calls(report: Report) -> Table | None:
-    """The same in short: calls alone, all of one unit."""
-    lines = calls(report)
-    if not lines:
-        return None
-    rows = _rows(lines)
-    return Table(
-        id="calls-table",
-        title=f"{UNIT_WORDS[_unit(lines)]} of one call",
-        columns=COLUMNS[:-1],
-        rows=tuple(rows),
-        caption=f"Compare batch and io_uring, with {AT} calls a crossing, with the plain call, and "
-        f"supervisor mode with the trap.{_marks(rows)}",
-    )
-
-
 def _rows(lines: list[Line]) -> list[tuple[str, ...]]:
     """The lines' names and cells, with their marks."""
     return [

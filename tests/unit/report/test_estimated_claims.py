@@ -129,7 +129,9 @@ def test_a_report_keeps_both_verdicts_apart(chosen: Path, tmp_path: Path):
     for shown in (page, text, saved_page.document(read, chosen.parent)):
         assert "by estimate" in shown and "An estimate, in nanoseconds" in shown
     part = readme.generated(read, chosen)
-    assert part.index("- By an estimate of time, a trap takes 80 ns") < part.index("| plain call |")
+    assert part.index("- By an estimate of time, a trap takes 80 ns") < part.index(
+        "- Counted, a batch"
+    )
     assert "By an estimate" not in readme.generated(before, chosen)
 
 
