@@ -106,6 +106,18 @@ enum tl_backend tl_walk_backend(const struct tl_walk *walk);
 /* Why directories are read by plain calls, in words as of tl_batch_reason(); NULL: they are not. */
 const char *tl_walk_reason(const struct tl_walk *walk);
 
+struct tl_walk_stats {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t entries;	/* returned by tl_walk_next() */
+	uint64_t directories;	/* opened to be read */
+	uint64_t requests;	/* for many entries, that the module has answered */
+	uint64_t calls;		/* plain system calls */
+	uint64_t crossings;	/* into the kernel, for calls and requests */
+};
+/* The caller sets stats->size; fields beyond it are left alone. -EINVAL: it is 0. */
+int tl_walk_get_stats(const struct tl_walk *walk, struct tl_walk_stats *stats);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,7 +8,6 @@
  * way it must be the same device and inode as before. The root stays open.
  */
 #include "walk_state.h"
-#include "../enter.h"
 #include "../internal.h"
 
 #include <fcntl.h>
@@ -59,11 +58,16 @@ static void unlink_open(struct tl_walk *walk, struct dir *dir)
 	*(dir->newer ? &dir->newer->older : &walk->newest) = dir->older;
 }
 
+static void close_fd(const struct tl_walk *walk, long fd)
+{
+	plain_call(walk->scan, SYS_close, (uint64_t)fd, 0, 0, 0, 0);
+}
+
 static void close_dir(struct tl_walk *walk, struct dir *dir)
 {
 	if (dir->fd < 0)
 		return;
-	raw_syscall(SYS_close, (uint64_t)dir->fd, 0, 0, 0, 0, 0);
+	close_fd(walk, dir->fd);
 	dir->fd = -1;
 	if (!dir->parent)
 		return;
@@ -112,8 +116,8 @@ static long open_at(struct tl_walk *walk, int at, const char *path, int flags,
 	while (walk->open >= walk->open_max && close_oldest(walk, keep))
 		;
 	do
-		fd = raw_syscall(SYS_openat, (uint64_t)at, (uintptr_t)path, (uint64_t)flags, 0, 0,
-				 0);
+		fd = plain_call(walk->scan, SYS_openat, (uint64_t)at, (uintptr_t)path,
+				(uint64_t)flags, 0, 0);
 	while ((fd == -EMFILE || fd == -ENFILE) && close_oldest(walk, keep));
 	return fd;
 }
@@ -126,12 +130,12 @@ static int no_follow(const struct tl_walk *walk, const struct dir *dir)
 }
 
 /* Is the descriptor that of the directory? If it was not opened before, it is from now on. */
-static bool is_same(long fd, struct dir *dir)
+static bool is_same(const struct tl_walk *walk, long fd, struct dir *dir)
 {
 	struct stat stat;
 	uint64_t device;
 
-	if (raw_syscall(SYS_fstat, (uint64_t)fd, (uintptr_t)&stat, 0, 0, 0, 0))
+	if (plain_call(walk->scan, SYS_fstat, (uint64_t)fd, (uintptr_t)&stat, 0, 0, 0))
 		return false;
 	device = tl_device_of(major(stat.st_dev), minor(stat.st_dev));
 	if (dir->opened)
@@ -155,8 +159,9 @@ int tl_dir_open(struct tl_walk *walk, struct dir *dir)
 	fd = open_at(walk, at, name, FIRST | no_follow(walk, dir), dir->parent);
 	if (fd < 0)
 		return (int)fd;
-	is_same(fd, dir);
+	is_same(walk, fd, dir);
 	adopt(walk, dir, (int)fd);
+	walk->directories++;
 	return 0;
 }
 
@@ -186,7 +191,7 @@ static long open_path(struct tl_walk *walk, int at, const char *path, size_t byt
 		fd = open_at(walk, base < 0 ? at : (int)base, part,
 			     n == bytes ? flags : flags & ~O_NOFOLLOW, keep);
 		if (base >= 0)
-			raw_syscall(SYS_close, (uint64_t)base, 0, 0, 0, 0, 0);
+			close_fd(walk, base);
 		if (fd < 0)
 			break;
 		base = fd;
@@ -221,8 +226,8 @@ int tl_dir_fd(struct tl_walk *walk, struct dir *dir)
 		       AGAIN | no_follow(walk, dir), up);
 	if (fd < 0)
 		return (int)fd;
-	if (!is_same(fd, dir)) {
-		raw_syscall(SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
+	if (!is_same(walk, fd, dir)) {
+		close_fd(walk, fd);
 		return -ESTALE;
 	}
 	adopt(walk, dir, (int)fd);
@@ -239,8 +244,8 @@ void tl_dir_leave(struct tl_walk *walk, struct dir *dir)
 	fd = open_at(walk, dir->fd, "..", AGAIN, dir);
 	if (fd < 0)
 		return;
-	if (is_same(fd, parent))
+	if (is_same(walk, fd, parent))
 		adopt(walk, parent, (int)fd);
 	else
-		raw_syscall(SYS_close, (uint64_t)fd, 0, 0, 0, 0, 0);
+		close_fd(walk, fd);
 }

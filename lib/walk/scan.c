@@ -8,7 +8,6 @@
  * not make compound calls for this thread, plain calls continue where it has stopped.
  */
 #include "walk_state.h"
-#include "../enter.h"
 #include "../internal.h"
 
 #include <errno.h>
@@ -84,12 +83,12 @@ static void set_attributes(struct tl_scan_entry *entry, const struct statx *x)
 	entry->mnt_id = x->stx_mnt_id;
 }
 
-int tl_scan_attributes(const struct tl_scan *scan, int dirfd, const char *path, int flags,
+int tl_scan_attributes(struct tl_scan *scan, int dirfd, const char *path, int flags,
 		       struct tl_scan_entry *entry)
 {
 	struct statx x;
-	long error = raw_syscall(SYS_statx, (uint64_t)dirfd, (uintptr_t)path, (uint64_t)flags,
-				 scan->mask, (uintptr_t)&x, 0);
+	long error = plain_call(scan, SYS_statx, (uint64_t)dirfd, (uintptr_t)path, (uint64_t)flags,
+				scan->mask, (uintptr_t)&x);
 
 	if (!error) {
 		set_attributes(entry, &x);
@@ -98,7 +97,7 @@ int tl_scan_attributes(const struct tl_scan *scan, int dirfd, const char *path, 
 	return (int)error;
 }
 
-static int append_plain(const struct tl_scan *scan, int fd, const struct name *name,
+static int append_plain(struct tl_scan *scan, int fd, const struct name *name,
 			struct arena *arena)
 {
 	size_t name_bytes = strlen(name->name);
@@ -136,8 +135,8 @@ static int read_plain(struct tl_scan *scan, int fd, struct arena *arena, bool *e
 		scan->names = tl_heap_resize(NULL, NAMES_BYTES, 1);
 	if (!scan->names)
 		return -ENOMEM;
-	bytes = raw_syscall(SYS_getdents64, (uint64_t)fd, (uintptr_t)scan->names, NAMES_BYTES, 0, 0,
-			    0);
+	bytes = plain_call(scan, SYS_getdents64, (uint64_t)fd, (uintptr_t)scan->names, NAMES_BYTES,
+			   0, 0);
 	*ended = !bytes;
 	for (long at = 0; at < bytes;) {
 		const struct name *name = (const void *)(scan->names + at);
@@ -152,7 +151,7 @@ static int read_plain(struct tl_scan *scan, int fd, struct arena *arena, bool *e
 /* ---- Compound calls ------------------------------------------------------------------------ */
 
 /* A signal came before the module looked for the attributes of these. */
-static void complete_interrupted(const struct tl_scan *scan, int fd, char *bytes, int64_t n)
+static void complete_interrupted(struct tl_scan *scan, int fd, char *bytes, int64_t n)
 {
 	for (int64_t at = 0; at < n;) {
 		struct tl_scan_entry *entry = (void *)(bytes + at);
@@ -213,6 +212,8 @@ static int read_some(struct tl_scan *scan, int fd, struct arena *arena, bool *en
 		give_up_module(scan, error);
 		return read_plain(scan, fd, arena, ended);
 	}
+	scan->requests += 2;
+	scan->flushes++;
 	if (first > 0) {
 		complete_interrupted(scan, fd, bytes, first);
 		arena->used += (size_t)first;
@@ -276,8 +277,8 @@ int tl_scan_open(struct tl_scan *scan, int dirfd, const char *path)
 	long fd;
 
 	tl_scan_close(scan);
-	fd = raw_syscall(SYS_openat, (uint64_t)dirfd, (uintptr_t)path,
-			 O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+	fd = plain_call(scan, SYS_openat, (uint64_t)dirfd, (uintptr_t)path,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0);
 	if (fd < 0)
 		return (int)fd;
 	scan->fd = (int)fd;
@@ -290,7 +291,7 @@ int tl_scan_open(struct tl_scan *scan, int dirfd, const char *path)
 void tl_scan_close(struct tl_scan *scan)
 {
 	if (scan->fd >= 0)
-		raw_syscall(SYS_close, (uint64_t)scan->fd, 0, 0, 0, 0, 0);
+		plain_call(scan, SYS_close, (uint64_t)scan->fd, 0, 0, 0, 0);
 	scan->fd = -1;
 }
 

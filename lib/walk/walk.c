@@ -259,9 +259,8 @@ static int go_on(struct tl_walk *walk)
 	return 0;
 }
 
-int tl_walk_next(struct tl_walk *walk, const struct tl_walk_entry **entry)
+static int next(struct tl_walk *walk)
 {
-	*entry = &walk->entry;
 	if (!walk->entry.path)
 		return return_dir(walk, walk->root, TL_WALK_ENTRY, 0);
 	for (;;) {
@@ -288,6 +287,15 @@ int tl_walk_next(struct tl_walk *walk, const struct tl_walk_entry **entry)
 	}
 }
 
+int tl_walk_next(struct tl_walk *walk, const struct tl_walk_entry **entry)
+{
+	int status = next(walk);
+
+	*entry = &walk->entry;
+	walk->returned += status == 1;
+	return status;
+}
+
 void tl_walk_skip(struct tl_walk *walk)
 {
 	if (walk->pending)
@@ -312,6 +320,24 @@ enum tl_backend tl_walk_backend(const struct tl_walk *walk)
 const char *tl_walk_reason(const struct tl_walk *walk)
 {
 	return walk->scan->reason;
+}
+
+int tl_walk_get_stats(const struct tl_walk *walk, struct tl_walk_stats *stats)
+{
+	const struct tl_scan *scan = walk->scan;
+	struct tl_walk_stats own = {
+		.size = stats->size < sizeof(own) ? stats->size : sizeof(own),
+		.entries = walk->returned,
+		.directories = walk->directories,
+		.requests = scan->requests,
+		.calls = scan->calls,
+		.crossings = scan->calls + scan->flushes,
+	};
+
+	if (stats->size < sizeof(stats->size))
+		return -EINVAL;
+	memcpy(stats, &own, own.size);
+	return 0;
 }
 
 /* ---- Creation and end ---------------------------------------------------------------------- */

@@ -7,6 +7,8 @@
 #ifndef TRAPLESS_LIB_WALK_STATE_H
 #define TRAPLESS_LIB_WALK_STATE_H
 
+#include "../enter.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <trapless_walk.h>
@@ -34,7 +36,17 @@ struct tl_scan {
 	int error;		/* to be returned behind the entries in the arena, or 0 */
 	struct arena arena;
 	size_t at;		/* the next entry in the arena */
+	/* For struct tl_walk_stats. */
+	uint64_t calls, requests, flushes;
 };
+
+/* Makes a system call by a crossing of its own. */
+static inline long plain_call(struct tl_scan *scan, long nr, uint64_t a0, uint64_t a1, uint64_t a2,
+			      uint64_t a3, uint64_t a4)
+{
+	scan->calls++;
+	return raw_syscall(nr, a0, a1, a2, a3, a4, 0);
+}
 
 /*
  * Appends the next entries of an open directory to the arena; *ended: there are no more. Returns 0
@@ -45,7 +57,7 @@ int tl_scan_read(struct tl_scan *scan, int fd, struct arena *arena, bool *ended)
  * Reads the attributes of one path into an entry. flags are those of statx(2). Returns 0, or
  * -errno: then the entry stays as it is.
  */
-int tl_scan_attributes(const struct tl_scan *scan, int dirfd, const char *path, int flags,
+int tl_scan_attributes(struct tl_scan *scan, int dirfd, const char *path, int flags,
 		       struct tl_scan_entry *entry);
 
 /* ---- directory.c ------------------------------------------------------------------------- */
@@ -82,6 +94,7 @@ struct tl_walk {
 	/* Open directories without the root, by their last use. */
 	struct dir *oldest, *newest;
 	unsigned int open, open_max;
+	uint64_t returned, directories;	/* for struct tl_walk_stats */
 };
 
 /* A reference to a directory of this entry, or NULL. */

@@ -56,6 +56,7 @@ TYPES = {
     "const struct tl_walk *": "*const tl_walk",
     "struct tl_walk **": "*mut *mut tl_walk",
     "const struct tl_walk_entry **": "*mut *const tl_walk_entry",
+    "struct tl_walk_stats *": "*mut tl_walk_stats",
 }
 """What a type of C is in Rust."""
 

@@ -2,13 +2,15 @@
 /*
  * A seccomp filter traps a call in the middle of a batch and the handler of SIGSYS rewrites the
  * return register, as emulators do. The library believes the ring: every other call is made once,
- * the trapped one says -ENOSYS, and flushing comes to an end.
+ * the trapped one says -ENOSYS, and flushing comes to an end. If the call that enters the module is
+ * trapped, the library makes the calls itself, and says why.
  */
 #include "check.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <trapless.h>
@@ -24,13 +26,15 @@ static void handler(int signal, siginfo_t *info, void *context)
 	(void)signal;
 	if (info->si_syscall == SYS_getpgrp)
 		user->uc_mcontext.gregs[REG_RAX] = lies[trapped++ % (int)(sizeof(lies) / 8)];
+	else if (info->si_syscall == SYS_lseek)
+		user->uc_mcontext.gregs[REG_RAX] = 0;
 }
 
-static void install_filter(void)
+static void install_filter(unsigned int nr)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpgrp, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -67,14 +71,35 @@ static void flush_around(struct tl_batch *batch, int at, bool program)
 	writes += 7;
 }
 
+static void entry_is_trapped(void)
+{
+	install_filter(SYS_lseek);
+	for (int program = 0; program < 2; program++) {
+		struct tl_batch *batch;
+
+		CHECK_EQ(tl_batch_create(&batch, 8, TL_MODULE), 0);
+		CHECK(!tl_batch_reason(batch));
+		for (int call = 0; call < 2; call++)
+			TL_ADD(batch, SYS_getppid);
+		if (program)
+			CHECK_EQ(tl_batch_jump(batch, 0, TL_IF_ALWAYS, 1), 0);
+		CHECK_EQ(tl_batch_flush(batch), 2);
+		CHECK_EQ(tl_batch_result(batch, 1), getppid());
+		CHECK(strstr(tl_batch_reason(batch), "SIGSYS"));
+		tl_batch_destroy(batch);
+	}
+}
+
 int main(void)
 {
 	struct tl_batch *batch;
 	int traps = 0;
 
+	CHECK_EXITED(child_run(entry_is_trapped), 0);
+
 	fd = MUST(memfd_create("written", 0));
 	CHECK_EQ(tl_batch_create(&batch, 8, TL_MODULE), 0);
-	install_filter();
+	install_filter(SYS_getpgrp);
 	for (int at = 0; at < 8; at++) {
 		for (int lie = 0; lie < 8; lie++) {
 			flush_around(batch, at, false);

@@ -17,6 +17,7 @@ import pytest
 
 from eval.tools.crossings import crossings
 from eval.tools.crossings.crossings import Command
+from tests.make import make
 from tests.random_trees import grow
 from trapless.base.console import Silent
 from trapless.experiments.collection import RowStream
@@ -177,3 +178,35 @@ def test_crossings_are_what_strace_sees(kernel: str, archive: Path) -> None:
     # Under a tracer the module steps aside: every call is seen, the output is the same.
     assert b", module\n" in result.stderr
     assert not lab.splats(result.kernel_log)
+
+
+REASON = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <trapless.h>
+
+int main(void)
+{
+	const struct tl_walk_entry *entry;
+	struct tl_walk *walk;
+
+	if (tl_walk_create(&walk, AT_FDCWD, "/proc/self/fdinfo", 0, TL_MODULE, 0))
+		return 1;
+	while (tl_walk_next(walk, &entry) == 1)
+		;
+	printf("%s\n", tl_walk_reason(walk) ? tl_walk_reason(walk) : "none");
+	return 0;
+}
+"""
+
+
+def test_a_module_without_compound_calls_is_the_reason_of_a_plain_walk(tmp_path: Path) -> None:
+    (tmp_path / "reason.c").write_text(REASON)
+    make(ROOT / "build/lib/libtrapless.a")
+    argv = ["gcc", "-static", f"-I{ROOT}/include", f"-I{ROOT}/include/uapi", "reason.c"]
+    argv += [f"{ROOT}/build/lib/libtrapless.a", "-pthread", "-o", "reason"]
+    subprocess.run(argv, cwd=tmp_path, check=True, timeout=600)
+    config = lab.LabConfig(module_parameters="scandir=0")
+    result = lab.run(config, [str(tmp_path / "reason")])
+    assert result.status == 0, result.stderr
+    assert result.stdout == b"this kernel offers no compound calls\n"

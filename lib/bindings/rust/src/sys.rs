@@ -106,6 +106,24 @@ pub struct tl_walk_entry {
     pub attributes: *const tl_scan_entry,
 }
 
+/// The counts of a walk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct tl_walk_stats {
+    pub size: u32,
+    pub reserved: u32,
+    /// Returned by `tl_walk_next()`.
+    pub entries: u64,
+    /// Opened to be read.
+    pub directories: u64,
+    /// For many entries, that the module has answered.
+    pub requests: u64,
+    /// Plain system calls.
+    pub calls: u64,
+    /// Into the kernel, for calls and requests.
+    pub crossings: u64,
+}
+
 /// A walk; the library owns what is in it.
 #[repr(C)]
 pub struct tl_walk {
@@ -164,4 +182,5 @@ extern "C" {
     pub fn tl_walk_fd(walk: *mut tl_walk) -> c_int;
     pub fn tl_walk_backend(walk: *const tl_walk) -> c_int;
     pub fn tl_walk_reason(walk: *const tl_walk) -> *const c_char;
+    pub fn tl_walk_get_stats(walk: *const tl_walk, stats: *mut tl_walk_stats) -> c_int;
 }

@@ -183,6 +183,17 @@ impl Walk {
         // SAFETY: as above, and the library's text is there for ever.
         unsafe { static_text(sys::tl_walk_reason(self.raw)) }
     }
+
+    /// Returns counts since the walk was created.
+    pub fn stats(&self) -> sys::tl_walk_stats {
+        let mut stats = sys::tl_walk_stats {
+            size: std::mem::size_of::<sys::tl_walk_stats>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: as above, and `stats` has the size that it says, which is the only error.
+        unsafe { sys::tl_walk_get_stats(self.raw, &mut stats) };
+        stats
+    }
 }
 
 impl Iterator for Walk {

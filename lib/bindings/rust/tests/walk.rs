@@ -99,15 +99,20 @@ fn orders_circles_and_pruning() {
     assert_eq!(circles.count(), 1);
     let mut walk = Walk::new(&tree.0).unwrap();
     assert_eq!(walk.reason().is_none(), walk.backend() == Backend::Module);
-    let mut deepest = 0;
+    let (mut deepest, mut entries) = (0, 0);
     while let Some(entry) = walk.next() {
         let entry = entry.unwrap();
+        entries += 1;
         deepest = deepest.max(entry.depth);
         if entry.depth == 1 {
             walk.skip_folder();
         }
     }
     assert_eq!(deepest, 1);
+    let stats = walk.stats();
+    assert_eq!((stats.entries, stats.directories), (entries, 1));
+    assert_eq!(stats.requests > 0, walk.backend() == Backend::Module);
+    assert_eq!(stats.crossings > stats.calls, stats.requests > 0);
 }
 
 #[test]
