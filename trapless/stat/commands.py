@@ -134,6 +134,8 @@ def stat(
     """Count COMMAND with all that it starts: its crossings between user mode and the kernel, what
     they cost it directly and by the caches, and how much each mechanism would take away.
 
+    A batch of libtrapless counts as one system call; tl_batch_get_stats() says how many it made.
+
     Standard output is COMMAND's; the report goes to standard error. In the lab COMMAND runs on
     this machine's files, read-only; daemons that it leaves are ended. On this machine itself it
     takes a processor with performance counters, or --software.
