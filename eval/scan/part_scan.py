@@ -101,6 +101,7 @@ def languages(
     archive = program_archive.pack(root, folder / "python.tar", (PYTHON,), PYTHON_FOLDERS)
     files = [(archive, ARCHIVE), (Path(__file__).with_name("python_ways.py"), PYTHON_WAYS)]
     ways = [f"/{PYTHON} -I -S {PYTHON_WAYS}"]
+    of_trees: list[str] = []
     if EXTENSION.exists():
         ways += [f"TRAPLESS_BACKEND={backend} {ways[0]}" for backend in ("module", "plain")]
         own = (EXTENSION, *sorted(EXTENSION.parent.glob("*.py")))
@@ -110,6 +111,7 @@ def languages(
     if RUST_WAYS.exists():
         files.append((RUST_WAYS, GUEST_RUST))
         ways.append(GUEST_RUST)
+        of_trees = [f"TRAPLESS_BACKEND={backend} {GUEST_RUST}" for backend in ("module", "plain")]
     else:
         run.write([{"skipped": "walkdir", "reason": "eval/scan/rust_ways is not built"}])
     widths = run.chosen(spec.WIDTHS)
@@ -120,7 +122,7 @@ def languages(
         *(
             f"{way} {call} {n} {DIRECTORIES[call]}/{call}-{n} {repeats}"
             for call, n in sizes.items()
-            for way in ways
+            for way in (*ways, *(of_trees if call == TREE else ()))
         ),
         "echo '{\"complete\": true}'",
     )
@@ -217,6 +219,8 @@ NAMES = {
     "io_uring": "getdents64, io_uring's statx",
     "fts": "fts",
     "walkdir": "Rust: walkdir, metadata",
+    "rust-walk": "Rust: trapless::Walk, module",
+    "rust-walk-plain": "Rust: trapless::Walk, without the module",
     "walk-plain": "tl_walk, without the module",
 }
 PLACES = ("tmpfs", "ext4", "ext4-cold", "overlayfs", "procfs")

@@ -33,9 +33,9 @@ SPEC = Spec(
         "without, by getdents64 and statx, by batches and io_uring with 64 statx at once, and by "
         "the C library's readdir and fstatat, Python's os.scandir and Rust's read_dir. A tree is "
         "read by tl_walk with the module and without, by the C library's fts, Python's os.scandir "
-        "and Rust's walkdir. Python also reads both by libtrapless. Counted are the instructions "
-        "of user and kernel side, after two runs that fill the caches. Every way adds up names, "
-        "inodes, sizes and times, and all sums must be the same."
+        "and Rust's walkdir. Python also reads both by libtrapless, and Rust the tree. Counted are "
+        "the instructions of user and kernel side, after two runs that fill the caches. Every way "
+        "adds up names, inodes, sizes and times, and all sums must be the same."
     ),
     limits=(
         "A count knows nothing of what a trap or a cache miss costs a processor.",

@@ -143,11 +143,12 @@ SCAN_COSTS = {
     ("tree", "walk", 6): 3075 * ENTRIES,
     ("tree", "walk-plain", 6): 4920 * ENTRIES,
     ("tree", "walkdir", 6): 8200 * ENTRIES,
+    ("tree", "rust-walk", 6): 3690 * ENTRIES,
     ("tree", "os-scandir", 6): 16400 * ENTRIES,
     ("tree", "libtrapless", 6): 9225 * ENTRIES,
     ("tmpfs", "read-dir", 1000): 3860000,
 }
-OTHER_LANGUAGES = ("walkdir", "os-scandir", "libtrapless", "read-dir")
+OTHER_LANGUAGES = ("walkdir", "rust-walk", "os-scandir", "libtrapless", "read-dir")
 
 
 def scan_rows(label: str, without: tuple[str, ...] = ()):
@@ -206,24 +207,39 @@ def test_other_languages_are_in_one_boot_alone():
     rows = {row[0]: row for row in part_scan.figures(raw)[-1].rows}
     assert rows["Rust: walkdir, metadata"] == ("Rust: walkdir, metadata", "8,200", "133.3%", "", "")
     assert rows["Python: libtrapless, module"][1:3] == ("9,225", "150.0%")
+    assert rows["Rust: trapless::Walk, module"][1:3] == ("3,690", "60.0%")
     assert rows["fts"][3] == "6,150"
 
 
-@pytest.mark.parametrize("call", ["tree", "tmpfs"])
-def test_python_finds_the_same_by_os_and_by_the_library(monkeypatch, tmp_path, call):
+PYTHON_WAYS = [sys.executable, str(Path(part_scan.__file__).with_name("python_ways.py"))]
+
+
+@pytest.mark.parametrize(
+    ("program", "call", "entries", "ways"),
+    [
+        (PYTHON_WAYS, "tree", 4, ("os-scandir", "libtrapless-plain")),
+        (PYTHON_WAYS, "tmpfs", 2, ("os-scandir", "libtrapless-plain")),
+        ([str(part_scan.RUST_WAYS)], "tree", 4, ("walkdir", "rust-walk-plain")),
+    ],
+)
+def test_a_language_and_its_library_find_the_same(
+    monkeypatch, tmp_path, program, call, entries, ways
+):
+    if not Path(program[0]).exists():
+        pytest.skip("eval/scan/rust_ways is not built")
     (tmp_path / "folder/below").mkdir(parents=True)
     (tmp_path / "file").write_text("text")
-    program = Path(part_scan.__file__).with_name("python_ways.py")
     monkeypatch.setenv("PYTHONPATH", str(part_scan.BINDING))
+    monkeypatch.delenv("TRAPLESS_BACKEND", raising=False)
     found = {}
     for backend in (None, "plain"):
         if backend:
             monkeypatch.setenv("TRAPLESS_BACKEND", backend)
-        words = [sys.executable, str(program), call, "2", str(tmp_path), "1"]
+        words = [*program, call, "2", str(tmp_path), "1"]
         row = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
         found[row["mechanism"]] = row["ops"], row["sum"]
-    assert set(found) == {"os-scandir", "libtrapless-plain"}
-    assert len(set(found.values())) == 1 and row["ops"] == (4 if call == "tree" else 2)
+    assert set(found) == set(ways)
+    assert len(set(found.values())) == 1 and row["ops"] == entries
 
 
 def test_a_program_that_finds_something_else_is_an_error():
