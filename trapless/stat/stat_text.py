@@ -56,10 +56,10 @@ def lines(report: Report, argv: Sequence[str]) -> Iterator[str]:
         yield ""
         yield from aligned(_clocks(report, processor))
     if trap := estimate_file.of_this_machine():
-        yield ""
-        yield from sentence(own_trap(report, trap))
+        yield from ("", *sentence(own_trap(report, trap)))
     yield ""
     yield from _mechanisms(report)
+    yield "if it reads directories: --calls says what walks (tl_walk) would take away"
     if report.real is not None:
         yield ""
         yield from _comparison(report)

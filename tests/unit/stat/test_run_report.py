@@ -287,6 +287,11 @@ def test_the_load_of_a_server_is_said_to_share_its_processor(found):
     assert "shared the guest's one processor" not in alone
 
 
+def test_the_savings_name_the_option_that_knows_about_walks(found):
+    shown = "\n".join(stat_text.lines(run_report.Report(found), ["find"]))
+    assert re.search("at most by batches of 32.*\n.*--calls says what walks", shown)
+
+
 # ---- Options and errors ------------------------------------------------------------------------
 
 
