@@ -8,6 +8,7 @@ owns the steps. evaluate.py owns their order, eval/ what is measured, collection
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import sys
@@ -151,8 +152,10 @@ def get(name: str) -> Spec:
 
 def _check_name(name: str) -> None:
     if name not in names():
-        choice = ", ".join(names()) or "none: this is not a checkout"
-        raise TraplessError(f"no experiment '{name}'; there are {choice}", status=2)
+        choice = f"there are {', '.join(names()) or 'none: this is not a checkout'}"
+        if near := difflib.get_close_matches(name, names(), 1):
+            choice = f"did you mean {near[0]}? `trapless evaluate --list` has all"
+        raise TraplessError(f"no experiment '{name}'; {choice}", status=2)
 
 
 def get_here(name: str) -> Spec | None:

@@ -82,7 +82,16 @@ def test_experiments_are_found_by_their_folders():
 
 def test_an_unknown_experiment_is_wrong_usage_and_names_the_known():
     with pytest.raises(TraplessError, match=", ".join(experiment.names())) as error:
-        experiment.get("batchsize")
+        experiment.get("nothing-like-it")
+    assert error.value.status == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("mode_switch", "mode-switch"), ("batchsize", "batch-size")]
+)
+def test_an_experiment_that_is_nearly_known_is_asked_for(typed, meant):
+    with pytest.raises(TraplessError, match=rf"'{typed}'; did you mean {meant}\?") as error:
+        experiment.get(typed)
     assert error.value.status == 2
 
 
