@@ -291,7 +291,10 @@ def claim_equation(
     costs = {call: eq.s for call, eq in fast.items()}
     least, most = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
     trap = fast[least].a
-    values = {"residual of a line": residual, "S apart, in A": (costs[most] - costs[least]) / trap}
+    values = {
+        "largest residual of a line": residual,
+        "range of S, in A,": (costs[most] - costs[least]) / trap,
+    }
     straight = f"over N the largest residual of a straight line is {100 * residual:.1f}%"
     if clock:
         a, s, other = (cost / clock.per_ns for cost in (trap, costs[least], costs[most]))
@@ -306,8 +309,8 @@ def claim_equation(
         f"({most}), and {straight}"
     )
     reasons = {
-        "residual of a line": why_not_straight(counted),
-        "S apart, in A": "S differs between the calls by more than a fifth of A",
+        "largest residual of a line": why_not_straight(counted),
+        "range of S, in A,": "S differs between the calls by more than a fifth of A",
     }
     return claims.judge("wsc-eq1", ours, values, why=reasons)
 

@@ -187,7 +187,10 @@ def _claim_dtlb(grids: Grids) -> Claim:
     note += ": the cells that are not below are the doing of those splits." if all_below else "."
     documented = clear["plru"]  # Intel: all caches use pseudo-LRU; the others are tried beside it
     return claims.judge(
-        "wsc-dtlb", ours, {"share of cells": documented.below_half / max(documented.of, 1)}, note
+        "wsc-dtlb",
+        ours,
+        {"cells below 0.5, of all,": documented.below_half / max(documented.of, 1)},
+        note,
     )
 
 
@@ -219,7 +222,10 @@ def _claim_dtlb_small(grids: Grids) -> Claim:
         "every turn, and wrapped ones not."
     )
     return claims.judge(
-        "wsc-dtlb-small", ours, {"share of cells": beyond.above_one / max(beyond.of, 1)}, note
+        "wsc-dtlb-small",
+        ours,
+        {"cells above 1, of all,": beyond.above_one / max(beyond.of, 1)},
+        note,
     )
 
 
@@ -245,7 +251,7 @@ def _claim_l2(grids: Grids) -> Claim:
         f"not. So does a footprint of {areas.REACH_KB} KB, which is all of the cache."
     )
     values = {
-        "share of cells": room.below_half / max(room.of, 1),
+        "cells below 0.5, of all,": room.below_half / max(room.of, 1),
         "median with pages at random": statistics.median(medians),
     }
     return claims.judge("wsc-l2", ours, values, note)
@@ -260,7 +266,7 @@ def _claim_l2_small(grids: Grids) -> Claim:
         f"iteration (median {summary.median:.2f}); {summary.of - summary.cells} cells miss less"
     )
     note = "Counted in the model: lines of both sides share sets before the cache is full."
-    return claims.judge("wsc-l2-small", ours, {"share of cells": summary.one_share}, note)
+    return claims.judge("wsc-l2-small", ours, {"cells below 1, of all,": summary.one_share}, note)
 
 
 def band_shares(grid: cells.Cells, variant: str) -> tuple[float, float, float]:
@@ -292,5 +298,8 @@ def _claim_l2_large(grids: Grids) -> Claim:
         f"some footprint on. In {alone} of the {len(seeds)} seeds that happens for K of 192 to "
         "224 KB and nowhere else, as published."
     )
-    values = {"percent of cells": inside, "percent of others": max(below, above)}
+    values = {
+        "cells below 0.5, in percent,": inside,
+        "those of other K, in percent,": max(below, above),
+    }
     return claims.judge("wsc-l2-512", ours, values, note)

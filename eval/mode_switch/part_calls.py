@@ -278,7 +278,7 @@ def claim_saving_timed(found: Times, clock: Clock) -> Claim:
         f"{least * clock.per_ns:.0f} to {most * clock.per_ns:.0f} clocks of the time-stamp counter "
         f"({least:.0f} to {most:.0f} ns) a call"
     )
-    values = {"least clocks": least * clock.per_ns, "most clocks": most * clock.per_ns}
+    values = {"fewest clocks saved": least * clock.per_ns, "most clocks saved": most * clock.per_ns}
     alike = 0 < most <= least * ALIKE
     note = (
         "It is about the same for every call, but not as much as on the paper's Pentium 4."
@@ -342,7 +342,7 @@ def claim_static(calls: Mapping[mode_costs.Key, mode_costs.Cost]) -> Claim:
     }
     least, most = min(shorter.values()), max(shorter.values())
     ours = f"{least:.1%} to {most:.1%} fewer instructions"
-    values = {"least shorter": least, "most shorter": most}
+    values = {"smallest share saved": least, "largest share saved": most}
     return claims.judge("dms-static", ours, values, why="Linking changes some call by more.")
 
 

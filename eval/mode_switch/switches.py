@@ -74,7 +74,9 @@ def claim_switch(rows: Sequence[Row], getpid: float) -> Claim:
         "kernel's list of work at the thread's own return, and sets a processor up. "
         f"After {to / (getpid / 2):.0f} calls or so it is paid back."
     )
-    return claims.judge("dms-switch", ours, {"getpids": max(to, back) / getpid}, why=why)
+    return claims.judge(
+        "dms-switch", ours, {"the longer switch, in getpids,": max(to, back) / getpid}, why=why
+    )
 
 
 def claim_delay(rows: Sequence[Row]) -> Claim:
@@ -89,7 +91,7 @@ def claim_delay(rows: Sequence[Row]) -> Claim:
         f"in {switches - late:,} of them none"
     )
     why = "Some calls begun after the request still ended in the old mode."
-    return claims.judge("dms-delay", ours, {"calls": worst}, why=why)
+    return claims.judge("dms-delay", ours, {"calls begun meanwhile": worst}, why=why)
 
 
 def reach_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str]]:

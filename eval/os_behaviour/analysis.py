@@ -232,7 +232,7 @@ def claims_of(results: Mapping[str, ObservedLoad], machine: str) -> Iterator[Cla
 
 def _judged(claim_id: str, text: str, wrong: Sequence[str], more: str) -> Claim:
     note = f"Not as published: {'; '.join(wrong)}. {more}" if wrong else more
-    return claims.judge(claim_id, text, {"differences": len(wrong)}, note)
+    return claims.judge(claim_id, text, {"shares not as published": len(wrong)}, note)
 
 
 def claim_shares(results: Mapping[str, ObservedLoad], machine: str) -> Claim:

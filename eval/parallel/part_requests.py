@@ -224,7 +224,7 @@ def claims_timed(ratios: Mapping[int, fit.Summary], clock: Clock) -> list[Claim]
         clock.judge(
             "psc-best",
             f"{abs(change):.0%} {'less' if change >= 0 else 'more'} time at {at} requests a notify",
-            {"saved": change},
+            {"share of time saved": change},
             note,
             [ratios[at]],
         ),
@@ -331,7 +331,7 @@ def claim_best(raw: Raw, ratios: Mapping[int, fit.Summary]) -> Claim:
     return claims.judge(
         "psc-best",
         ours,
-        {"saved": change},
+        {"share of time saved": change},
         f"The best of all. {quicker(ratios, BEST_FROM)}".rstrip(),
         why=reasons(raw, ratios),
         biased=is_emulated(raw),

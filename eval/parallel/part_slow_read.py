@@ -104,7 +104,7 @@ def claim(ways: Mapping[str, Sequence[Row]]) -> Claim:
         f"The longest pause of the same loop with nothing to read was {pause:.0%} of a read's "
         "time: a host that is busy elsewhere stops the whole guest. Run again on a quiet host."
     )
-    values = {"standstill": psc["gap"], "standstill of plain reads": plain["gap"]}
+    values = {"longest standstill, in reads,": psc["gap"], "that by plain reads": plain["gap"]}
     judged = claims.judge("psc-nonblocking", "", values, why=why)
     ours = (
         f"{'yes' if judged.holds else 'no'}: longest standstill, in the quietest of "

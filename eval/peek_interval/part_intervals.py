@@ -157,11 +157,11 @@ def make_claims(metrics: Mapping[str, Metric]) -> list[Claim]:
             f"{clock:.0f} ns: a read alone takes {bare:.1f} ns; while the target writes to the "
             f"same bytes {written:.0f} ns"
         )
-        judged.append(claims.judge(f"peek-interval-{size}", ours, {"ns": quiet}, NOTE))
+        judged.append(claims.judge(f"peek-interval-{size}", ours, {"interval in ns": quiet}, NOTE))
     quiet = metrics["read8.interval.p99-of-10000.ns"].value
     written = metrics["read8.interval-written.p99-of-10000.ns"].value
     ours = f"{quiet:.0f} ns; while the target writes to the same bytes {written:.0f} ns"
-    judged.append(claims.judge("peek-p99-8", ours, {"ns": max(quiet, written)}, NOTE))
+    judged.append(claims.judge("peek-p99-8", ours, {"interval in ns": max(quiet, written)}, NOTE))
     return judged
 
 

@@ -120,8 +120,8 @@ def analyse(raw: Raw) -> Findings:
 
 def claim(steps: Climb) -> Claim:
     values = {
-        "unsound samples": steps.damaged + steps.back,
-        "steps": len({step for _, step, _ in steps.whole}),
+        "samples inconsistent or out of order": steps.damaged + steps.back,
+        "steps seen": len({step for _, step, _ in steps.whole}),
     }
     why = "Samples that are not marked as torn must be records that the process wrote, in order."
     judged = claims.judge("peek-user", "", values, why=why)

@@ -223,14 +223,15 @@ def report(
     with ConsoleProgress() as progress:
         content = part.write(directory, progress)
         reports = [content, *(part.read(other, progress) for other in others)]
-        if others:
-            kernel_comparison.write(reports)
+        compared = kernel_comparison.write(reports) if others else []
         if readme is not None:
             for one in reports:
                 saved_page.write(one, readme.parent)
             readme_part.rewrite(readme, content, reports[1:])
             citations.rewrite(readme.parent, reports)
     _show(content, directory)
+    for line in compared:
+        click.echo(line)
 
 
 def _show(content: Report, directory: Path) -> None:

@@ -7,6 +7,7 @@ fills it from files; the page, the text and README's part use nothing else.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from trapless.report.figures import Figure, Map, Table
 from trapless.results import claims, estimated_claims
 from trapless.results.estimate_file import Saved
 from trapless.results.result_file import Claim, Result
+
+DAY_CHARS, DIGEST_CHARS = len("2001-02-03"), 16
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,19 @@ class Section:
         """The command line that makes this experiment again."""
         command = self.meta.get("command") or ["trapless", "evaluate", self.name]
         return shlex.join(map(str, command)) if isinstance(command, list) else str(command)
+
+    @property
+    def citation(self) -> str:
+        """What somebody who cites a figure gives, so that others can find the same figures."""
+        result = self.result
+        day = str(self.meta.get("date", "an unknown day"))[:DAY_CHARS]
+        version = self.meta.get("trapless", "an unknown version")
+        digest = hashlib.sha256(result.to_json().encode()).hexdigest()[:DIGEST_CHARS]
+        return (
+            f"Linux {result.kernel} on {result.machine}; {day}, by trapless {version}: "
+            f"`{self.repeat}`. `result.json` has {len(result.metrics):,} metrics "
+            f"(SHA-256 {digest}...)."
+        )
 
 
 @dataclass(frozen=True)

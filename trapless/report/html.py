@@ -105,6 +105,7 @@ def html(report: Report) -> str:
         gain=shown["gain"],
         gain_figure=summary.gain_figure(report),
         seen=shown["seen"],
+        papers=summary.papers_table(report),
         by_paper=summary.by_paper(report),
         sentence=summary.sentence,
         sections=[
@@ -114,6 +115,7 @@ def html(report: Report) -> str:
         checks=checks,
         numbers=tables.of_bars,
         published=claims.published(),
+        reason=claims.reason,
         number=tables.number,
         spread_text=tables.spread_text,
         others=tables.others,

@@ -26,7 +26,7 @@ COLUMNS = tuple(column for column in summary.COLUMNS[1:-1])
 
 def document(reports: Sequence[Report]) -> str:
     """All of it, in Markdown. The first report is the one that the others are compared with."""
-    names = [", ".join(sorted({one.result.kernel for one in each.sections})) for each in reports]
+    names = _names(reports)
     found = instructions(reports)
     differ = sorted(
         (name for name in found if difference(found[name]) > DIFFER),
@@ -70,12 +70,36 @@ def document(reports: Sequence[Report]) -> str:
     )
 
 
-def write(reports: Sequence[Report]) -> None:
+def _names(reports: Sequence[Report]) -> list[str]:
+    """The kernels of each report; with its folder where several are of the same."""
+    kernels = [", ".join(sorted({one.result.kernel for one in each.sections})) for each in reports]
+    return [
+        f"{kernel} ({report.directory})" if kernels.count(kernel) > 1 else kernel
+        for kernel, report in zip(kernels, reports, strict=True)
+    ]
+
+
+def write(reports: Sequence[Report]) -> list[str]:
     """Write the document beside the first report's results, and for each other processor whose
-    kernels several reports are of, one beside the first of these."""
+    kernels several reports are of, one beside the first of these; a line on each."""
+    lines = []
     for same in by_processor(reports):
         if len(same) > 1:
-            (same[0].directory / NAME).write_text(document(same), encoding="utf-8")
+            path = same[0].directory / NAME
+            path.write_text(document(same), encoding="utf-8")
+            differ = judged_otherwise(same)
+            verb = "is" if len(differ) == 1 else "are"
+            lines.append(
+                f"What differs, and why: {path}; of {len(_compared(same))} claims {len(differ)} "
+                f"{verb} judged differently{': ' if differ else ''}{', '.join(differ)}"
+            )
+    return lines
+
+
+def _compared(reports: Sequence[Report]) -> list[str]:
+    """The claims that several reports judge."""
+    judged = _judged(reports)
+    return [name for name in claims.published() if sum(name in each for each in judged) > 1]
 
 
 def by_processor(reports: Sequence[Report]) -> list[list[Report]]:

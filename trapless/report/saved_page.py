@@ -2,14 +2,13 @@
 """The page of published results, in Markdown, for people who browse them without a command.
 
 It stands beside the raw data as README.md, and says how to make the rest. It has the first screen
-of the report, the claims, and the tables of each experiment. It has a digest of each result.json:
-so it shows any change in the results of the same raw data, also in metrics that are in no table. It
-measures nothing.
+of the report, the claims, and the tables of each experiment. What is to be cited has a digest of
+each result.json: so the page shows any change in the results of the same raw data, also in metrics
+that are in no table. It measures nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -19,12 +18,11 @@ from pathlib import Path
 from trapless.report import summary, tables
 from trapless.report.document import Report, Section
 from trapless.report.figures import Table
-from trapless.results.claims import MADE_REAL, papers, published
+from trapless.results.claims import MADE_REAL, papers, published, reason
 from trapless.results.result_file import Claim
 
 NAME = "README.md"
 CLAIMS = "Claims of the papers"
-DIGEST_CHARS = 16
 
 
 def write(report: Report, root: Path) -> None:
@@ -45,7 +43,7 @@ def document(report: Report, root: Path) -> str:
         "",
         "```sh",
         f"bin/trapless report {folder}   # report.html, report.txt, and result.json of each "
-        "experiment",
+        "experiment; git ignores them",
         "```",
         "",
         "Contents: " + ", ".join(_links(report)) + ".",
@@ -57,6 +55,7 @@ def document(report: Report, root: Path) -> str:
         "",
         report.verdict(),
         "",
+        *_by_paper(report, root),
         *_claims(report),
         *(
             line
@@ -83,6 +82,23 @@ def _first(report: Report) -> Iterator[Table]:
         yield gain
     if seen := summary.seen(report):
         yield replace(tables.of_bars(seen), caption=seen.caption)
+
+
+def _by_paper(report: Report, root: Path) -> Iterator[str]:
+    """The table of papers, each with a link to what it is, and where to look up its terms."""
+    table = summary.papers_table(report)
+    if table is None:
+        return
+    eval_, terms = (
+        Path(os.path.relpath(root / path, report.directory.resolve())).as_posix()
+        for path in ("eval/README.md", "docs/glossary.md")
+    )
+    rows = tuple((f"[{row[0]}]({eval_}#the-four-papers)", *row[1:]) for row in table.rows)
+    yield from (
+        tables.markdown(replace(table, rows=rows)),
+        f"The papers' terms: [glossary.md]({terms}).",
+        "",
+    )
 
 
 def _claims(report: Report) -> Iterator[str]:
@@ -134,16 +150,9 @@ def _row(claim: Claim) -> tuple[str, ...]:
     """The verdict, the claim and both values in short; the rest and the reason are folded."""
     known = published().get(claim.id)
     stated = f"{claim.id}: {known.claim}" if known else claim.id
-    bounds = (
-        " and ".join(f"{value} {bound}" for value, bound in known.holds.items()) if known else ""
-    )
     ours, more = _parted(claim.ours)
-    reason = (
-        f"Also: {more}." if more else "",
-        f"It holds if {bounds}." if bounds else "",
-        claim.note,
-    )
-    return claim.verdict, stated, claim.published, _folded(ours, " ".join(filter(None, reason)))
+    rest = " ".join(filter(None, (f"Also: {more}." if more else "", reason(claim))))
+    return claim.verdict, stated, claim.published, _folded(ours, rest)
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -166,20 +175,12 @@ def _folded(short: str, rest: str) -> str:
 
 
 def _section(section: Section, folder: Path, root: Path) -> Iterator[str]:
-    result = section.result
-    made = str(section.meta.get("date", ""))[:10]
-    version = section.meta.get("trapless", "an unknown version")
-    digest = hashlib.sha256(result.to_json().encode()).hexdigest()[:DIGEST_CHARS]
     yield from (f"## {section.name}", "", *_paragraph(section.question))
     about = root / "eval" / section.name.replace("-", "_") / NAME
     if about.exists():
         link = Path(os.path.relpath(about, folder)).as_posix()
         yield from _paragraph(f"[Method and limits]({link})")
-    yield from _paragraph(
-        f"{result.machine}; {made}, by trapless {version}: `{section.repeat}`. "
-        f"{section.checks_text} `result.json` has {len(result.metrics):,} metrics "
-        f"(SHA-256 {digest}...)."
-    )
+    yield from _paragraph(f"{section.checks_text} To cite: {section.citation}")
     yield from _tables(section.drawn_tables)
 
 

@@ -429,6 +429,21 @@ def estimated_text(claim: Claim | None) -> str:
     return f"{claim.verdict}: {claim.ours}{f'. {claim.note}' if claim.note else ''}"
 
 
+def papers_table(report: Report) -> Table | None:
+    """How each of the four papers fares; nothing where claims of fewer than two were tested."""
+    rows = []
+    for name in claims.MADE_REAL:
+        found = [claim for claim in report.claims if claim.paper == name]
+        if found:
+            held = [claim.holds for claim in found]
+            ids = f"{name}: {found[0].id.partition('-')[0]}-*"
+            counts = (str(held.count(verdict)) for verdict in (True, False, None))
+            rows.append((claims.papers()[name].title, ids, *counts))
+    columns = ("paper", "its claims here", "holds", "does not hold", "open")
+    title = "How the four papers fare"
+    return Table("papers-table", title, columns, tuple(rows)) if len(rows) > 1 else None
+
+
 def by_paper(report: Report) -> list[tuple[str, list[Claim]]]:
     """The claims by paper, in the order of the papers; the key says also where it measured."""
     order = {name: place for place, name in enumerate(claims.published())}

@@ -100,6 +100,9 @@ def _first_screen(console: Console, report: Report) -> None:
         table = replace(tables.of_bars(seen), caption=seen.caption)
         console.print(block_of(table, console.width))
     console.print(Text(report.verdict(), style="bold"))
+    if papers := summary.papers_table(report):
+        console.print()
+        console.print(block_of(papers, console.width))
     for paper, findings in summary.by_paper(report):
         grid = Grid.grid(padding=(0, 2, 0, 0))
         estimated = [report.estimated.get(claim.id) for claim in findings]
@@ -128,7 +131,7 @@ def _claim(console: Console, claim: Claim, estimated: Claim | None) -> None:
     head.append(claim.verdict, style=STYLES[claim.holds])
     console.print(head)
     rows = [("claim", published.claim if published else ""), ("published", claim.published)]
-    rows += [("here", claim.ours), ("why", claim.note)]
+    rows += [("here", claim.ours), ("why", claims.reason(claim))]
     if estimated:
         rows.append(("by estimate", f"{estimated.verdict}: {estimated.ours}. {estimated.note}"))
     grid = Grid.grid(padding=(0, 2))
@@ -162,6 +165,7 @@ def _section(console: Console, section: Section) -> None:
     for limit in section.limits:
         console.print(Text(f"Limit: {limit}", style="dim"))
     console.print(Padding(Text("again: ").append(section.repeat, style="bold"), (1, 0, 0, 0)))
+    console.print(Text(f"to cite: {section.citation}"))
 
 
 def _others(console: Console, section: Section) -> None:

@@ -36,8 +36,8 @@ class Published:
     claim: str
     published: str
     holds: Mapping[str, str]
-    """The bound of each value: "<= 0.35", "== 2", "0.3 to 0.5"; empty if no experiment decides the
-    claim."""
+    """The bound of each value, by words for readers: "<= 0.35", "== 2", "0.3 to 0.5"; empty if no
+    experiment decides the claim."""
 
     cannot_fail: bool = False
     """Whether what is compared here makes the claim hold, whatever is measured."""
@@ -89,6 +89,8 @@ Value = float | None | tuple[float, float]
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
+SIGNS = {"<=": "≤", "==": "=", ">=": "≥"}
+"""The comparisons that a page shows by another sign."""
 
 
 def judge(
@@ -135,6 +137,15 @@ def limit(claim_id: str) -> float:
     """The number with which the one value of a claim is compared."""
     (bound,) = _claim(claim_id).holds.values()
     return float(bound.partition(" ")[2])
+
+
+def reason(claim: Claim) -> str:
+    """The bound within which a claim holds, and the note: what a report says behind the verdict."""
+    known = published().get(claim.id)
+    bounds = " and ".join(f"{name} {bound}" for name, bound in known.holds.items()) if known else ""
+    for typed, printed in SIGNS.items():
+        bounds = bounds.replace(typed, printed)
+    return " ".join(filter(None, (f"It holds if {bounds}." if bounds else "", claim.note)))
 
 
 def _within(value: float | None, bound: str) -> bool:

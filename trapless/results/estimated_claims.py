@@ -83,7 +83,7 @@ def _saving(estimate: Saved) -> Claim:
     clocks = least * estimate.clock_ghz, most * estimate.clock_ghz
     ours = f"{clocks[0]:.0f} to {clocks[1]:.0f} clocks a call"
     why = f"A whole trap takes this processor {estimate.trap.ns * estimate.clock_ghz:.0f} clocks."
-    values = {"least clocks": clocks, "most clocks": clocks}
+    values = {"fewest clocks saved": clocks, "most clocks saved": clocks}
     return _judged("dms-saving", ours, values, why, WITHIN)
 
 

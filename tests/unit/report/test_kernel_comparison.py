@@ -90,6 +90,14 @@ def test_what_all_related_works_share_is_said_once_above_them(chosen):
     assert text.index("No clock decides it.") < text.index("**Related works, by servers: kml, any")
 
 
+def test_results_of_one_kernel_are_told_apart_by_their_folders(two):
+    first, other = (report_files.read(folder, Silent()) for folder in two)
+    result = replace(other.sections[0].result, kernel="1.2.3-stock")
+    again = replace(other, sections=(replace(other.sections[0], result=result),))
+    text = kernel_comparison.document([first, again])
+    assert f"| call | 1.2.3-stock ({two[0]}) | 1.2.3-stock ({two[1]}) |" in text
+
+
 def test_equal_results_differ_in_nothing(chosen):
     read = report_files.read(chosen, Silent())
     text = kernel_comparison.document([read, read])
@@ -130,6 +138,10 @@ def test_the_command_writes_it_beside_the_first_results(two):
     done = CliRunner().invoke(cli.cli, command)
     assert done.exit_code == 0, done.output
     assert "4.5.6-other" in (folder / kernel_comparison.NAME).read_text()
+    assert done.output.endswith(
+        f"\nWhat differs, and why: {folder / kernel_comparison.NAME}; of 3 claims 1 is judged "
+        "differently: wsc-int\n"
+    )
     assert not (other / kernel_comparison.NAME).exists()
     assert f"({folder.name}/{kernel_comparison.NAME})" in readme.generated(
         report_files.read(folder, Silent()), folder.parent
@@ -141,7 +153,7 @@ def test_the_page_of_published_results_has_what_a_reader_asks(chosen):
     assert f"bin/trapless report {chosen.name} " in text
     assert "| getpid | " not in text and "| getppid | 347 | 151 |" in text
     assert "| does not hold | wsc-sysenter: Fig. 11: " in text
-    assert " | N = 32 | N = 3<details><summary>why</summary>It holds if N == 32." in text
+    assert " | N = 32 | N = 3<details><summary>why</summary>It holds if N = 32." in text
     assert "## made-up" in text and "`trapless evaluate made-up`" in text
 
 

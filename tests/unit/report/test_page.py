@@ -4,6 +4,7 @@ scopes and folds, on a phone and on paper. What a browser makes of it is for tes
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +14,8 @@ import pytest
 from tests.unit.report.made_up import VOID, page_of, parsed
 from trapless.base.console import Silent
 from trapless.experiments import report_files
-from trapless.report import html, summary, text_report
+from trapless.report import html, saved_page, summary, text_report
+from trapless.results import result_file
 from trapless.results.result_file import Claim, Metric
 
 
@@ -158,6 +160,39 @@ def test_a_claim_is_a_sentence_and_its_reason_is_folded(known):
     seen, _, folded = row.partition("<details>")
     assert "Published: N = 32. Here: N = 3." in seen and "door" not in seen and "door" in folded
     assert ".claims, .claims tbody, .claims tr, .claims :is(th, td) { display: block; }" in page
+
+
+def test_each_form_of_the_report_says_what_bounds_a_claim_and_what_to_cite(known):
+    read = report_files.read(known, Silent())
+    (section,) = read.sections
+    cited = "Linux 1.2.3-stock on 2 CPUs; 2001-02-03, by trapless an unknown version: "
+    assert section.citation.startswith(f"{cited}`trapless evaluate made-up`. ")
+    result_file.save(section.result, known / "made-up")
+    saved_as = hashlib.sha256((known / "made-up" / "result.json").read_bytes()).hexdigest()
+    assert section.citation.endswith(f" (SHA-256 {saved_as[:16]}...).")
+    forms = [html.html(read), text_report.text(read), saved_page.document(read, known.parent)]
+    for form in forms:
+        words = " ".join(re.sub(r"<[^>]*>", " ", form).split())
+        assert section.citation in words
+        assert "It holds if N = 32." in words and "It holds if share of time saved ≥ 0.76." in words
+
+
+def test_each_form_of_the_report_shows_how_each_paper_fares(known):
+    read = report_files.read(known, Silent())
+    rows = [
+        ("Wrapped system calls", "wrapped-system-call: wsc-*", "1", "1", "0"),
+        ("Parallel system calls", "parallel-system-call: psc-*", "0", "0", "1"),
+    ]
+    assert list(summary.papers_table(read).rows) == rows
+    for form in (html.html(read), text_report.text(read)):
+        words = " ".join(re.sub(r"<[^>]*>", " ", form).split())
+        assert all(" ".join(row) in words for row in rows)
+    page = saved_page.document(read, known.parent)
+    paper = "[Wrapped system calls](../eval/README.md#the-four-papers)"
+    assert f"| {paper} | wrapped-system-call: wsc-* | 1 | 1 | 0 |" in page
+    result = replace(read.sections[0].result, claims=read.claims[:2])
+    of_one = replace(read, sections=(replace(read.sections[0], result=result),))
+    assert summary.papers_table(of_one) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_values_that_are_biased_against_a_claim_confirm_it_and_never_refute_it(n
 
 def test_a_headline_names_the_claims_that_could_only_hold():
     found = [
-        claims.judge("peek-p99-8", "30 ns", {"ns": 30.0}),
+        claims.judge("peek-p99-8", "30 ns", {"interval in ns": 30.0}),
         claims.judge("wsc-int", "", {"N": 2}),
     ]
     assert _counted(found) == "2 found to hold (of which 1 cannot fail here: peek-p99-8)"

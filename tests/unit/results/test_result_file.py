@@ -172,9 +172,19 @@ def test_a_claim_is_made_with_what_the_paper_published():
         ("psc-break-even", {"K": (4, 5)}, False, "Always. Why not."),
         ("wsc-x", {"ratio": 0.3}, True, "Always."),
         ("wsc-x", {"ratio": 0.51}, False, "Always. Why not."),
-        ("dms-saving", {"least clocks": 800, "most clocks": 900}, True, "Always."),
-        ("dms-saving", {"most clocks": 901, "least clocks": 800}, False, "Always. Why not."),
-        ("dms-saving", {"most clocks": 901, "least clocks": (700, 900)}, False, "Always. Why not."),
+        ("dms-saving", {"fewest clocks saved": 800, "most clocks saved": 900}, True, "Always."),
+        (
+            "dms-saving",
+            {"most clocks saved": 901, "fewest clocks saved": 800},
+            False,
+            "Always. Why not.",
+        ),
+        (
+            "dms-saving",
+            {"most clocks saved": 901, "fewest clocks saved": (700, 900)},
+            False,
+            "Always. Why not.",
+        ),
     ],
 )
 def test_a_claim_is_judged_by_its_values(claim_id, values, holds, note):
@@ -183,7 +193,7 @@ def test_a_claim_is_judged_by_its_values(claim_id, values, holds, note):
 
 
 def test_the_note_names_each_value_that_is_not_as_it_must_be():
-    why = {"residual of a line": "Not straight", "S apart, in A": "Not alike"}
+    why = {"largest residual of a line": "Not straight", "range of S, in A,": "Not alike"}
     for values, note in (((0.1, 0.1), "Not straight"), ((0.1, 0.3), "Not straight; Not alike")):
         claim = claims.judge("wsc-eq1", "ours", dict(zip(why, values, strict=True)), why=why)
         assert claim.note == note
