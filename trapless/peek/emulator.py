@@ -56,13 +56,18 @@ class Emulator:
 
     def state(self) -> str:
         """The state of its process, as ps has it; empty where it is gone."""
-        with contextlib.suppress(OSError, IndexError):
-            return text_of(Path(f"/proc/{self.pid}"), "stat").rpartition(")")[2].split()[0]
-        return ""
+        return next(iter(self._stat()), "")
 
     def has_ended(self) -> bool:
-        """Whether its process is gone, or nothing is left of it but its status."""
-        return self.state() in ("", "Z", "X")
+        """Whether its process is gone, or has no memory any more because it is ending."""
+        fields = self._stat()
+        return not fields or fields[0] in "ZX" or fields[20] == "0"
+
+    def _stat(self) -> list[str]:
+        """The fields of its process's stat from its state on; none where it is gone."""
+        with contextlib.suppress(OSError):
+            return text_of(Path(f"/proc/{self.pid}"), "stat").rpartition(")")[2].split()
+        return []
 
 
 def arguments(process: Path, most: int) -> list[str]:

@@ -443,8 +443,9 @@ def by_name(name: str, proc: Path = PROC) -> Process:
         raise ChoiceError(
             f"{len(named)} machines are called {visible(name)}; choose one with --pid: {pids}"
         )
+    hint = " (only `peek why --all` and `peek serve` take patterns)" if set("*?[") & {*name} else ""
     raise PeekError(
-        f"no virtual machine on this host is called {visible(name)}; {_listed(machines)}"
+        f"no virtual machine on this host is called {visible(name)}{hint}; {_listed(machines)}"
     )
 
 

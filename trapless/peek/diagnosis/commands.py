@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trapless.peek.diagnosis.opener import Found, Opener
     from trapless.peek.diagnosis.two_looks import Diagnosis
     from trapless.peek.emulator import Emulator
+    from trapless.peek.machines import Machine
     from trapless.peek.sandbox.client import SandboxedTarget
 
 HANGS = 3
@@ -66,7 +67,7 @@ def _opened(
 
     chosen = machine(stops=monitor is not None)
     emulator = chosen.emulator()
-    with chosen.open() as target:
+    with _naming_its_end(chosen, emulator), chosen.open() as target:
         assert isinstance(target, SandboxedTarget)
         if (follow or monitor is not None) and getattr(target.memory, "is_saved", False):
             option = "--follow" if follow else "--monitor"
@@ -80,6 +81,17 @@ def _opened(
                 f"{chosen} as its memory; leave it out, or look as root"
             )
         yield target, emulator, lives
+
+
+@contextmanager
+def _naming_its_end(chosen: Machine, emulator: Emulator | None) -> Iterator[None]:
+    """A block whose errors are the end of the machine, where that ends meanwhile."""
+    try:
+        yield
+    except PeekError as error:
+        if emulator is None or not emulator.has_ended():
+            raise
+        raise PeekError(f"{chosen} has ended while it was looked at") from error
 
 
 def _name_of(target: SandboxedTarget, emulator: Emulator | None) -> str:
@@ -111,8 +123,8 @@ def _name_of(target: SandboxedTarget, emulator: Emulator | None) -> str:
     "--all",
     "every_vm",
     is_flag=True,
-    help="Look into all VMs of this host that this user may look into, one after the other; with "
-    "--vm PATTERN into those with such names, as in 'web-*'.",
+    help="Look into all VMs of this host, one after the other; with --vm PATTERN into those with "
+    "such names, as in 'web-*'.",
 )
 @_json
 def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) -> None:
@@ -126,7 +138,8 @@ def why(longer_s: float, monitor: Path | None, every_vm: bool, as_json: bool) ->
 
     The exit status is 0 if nothing hangs, 3 if something does, and 1 or 2 if that cannot be said.
     With --all it is 3 if something hangs in any VM, else 4 if one of them cannot be read, as while
-    it boots, or if none has a name as in --vm PATTERN. JSON is then one object a line for each VM.
+    it boots or if it is another user's, or if none has a name as in --vm PATTERN. JSON is then one
+    object a line for each VM.
 
     \b
     trapless peek why
@@ -163,22 +176,27 @@ def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> int:
     from trapless.peek.diagnosis import text
     from trapless.peek.diagnosis.opener import Opener
     from trapless.peek.emulator import Emulator
+    from trapless.peek.guest_text import visible
 
     hangs = unread = False
     with Opener() as opener:
         rights.drop()
-        found = [one for one in opener.running() if one.fits(() if pattern is None else [pattern])]
+        patterns = () if pattern is None else (pattern,)
+        found = [one for one in opener.running(of_all_users=True) if one.fits(patterns)]
         if not found:
-            click.echo("trapless: no such virtual machine can be observed here", err=True)
+            wanted = "" if pattern is None else f" with a name like {visible(pattern)}"
+            click.echo(f"trapless: no virtual machine{wanted} runs on this host", err=True)
             unread = pattern is not None
         for one in found:
             title = f"{one.name} (process {one.pid})" if one.name else f"process {one.pid}"
             try:
                 seen = replace(_diagnosis_of(opener, one, longer_s), machine=title)
             except (TraplessError, OSError) as error:
-                lines = [f"cannot be read: {error}"]
-                answer: dict[str, Any] = {"machine": title, "error": str(error)}
-                unread = unread or not Emulator(one.pid, ()).has_ended()
+                ended = Emulator(one.pid, ()).has_ended()
+                unread = unread or not ended
+                lines = ["it has ended" if ended else f"cannot be read: {error}"]
+                lack = lines[0] if ended else str(error)
+                answer: dict[str, Any] = {"machine": title, "error": lack}
             else:
                 hangs = hangs or seen.hangs
                 lines, answer = list(text.diagnosis(seen, longer_s)), text.diagnosis_in_json(seen)

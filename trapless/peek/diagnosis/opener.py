@@ -122,9 +122,13 @@ class Opener:
         """Whether the process is there; without it no machine can be opened."""
         return not has_ended(self._process)
 
-    def running(self, files: Sequence[Path] = ()) -> list[Found]:
-        """The machines that run on this host, and those of these files that are there."""
-        return [Found(*row) for row in self._ask("running", list(map(str, files)))]
+    def running(self, files: Sequence[Path] = (), *, of_all_users: bool = False) -> list[Found]:
+        """The machines that run on this host, and those of these files that are there.
+
+        Those that this user may not look into are among them with `of_all_users` alone.
+        """
+        rows = self._ask("running", list(map(str, files)), of_all_users)
+        return [Found(*row) for row in rows]
 
     def emulator(self, found: Found) -> Emulator | None:
         """The process that runs a machine, and its virtual processors."""
@@ -244,7 +248,7 @@ def _open(memory: FileMemory) -> Iterator[int]:
 Answer = tuple[object, Sequence[FileMemory]]
 
 
-def _running(files: Sequence[str]) -> Answer:
+def _running(files: Sequence[str], of_all_users: bool) -> Answer:
     rows: list[tuple[object, ...]] = []
     for path in files:
         with suppress(OSError):  # it is not there yet
@@ -252,7 +256,7 @@ def _running(files: Sequence[str]) -> Answer:
             rows.append((0, os.stat(path).st_ino, "file", name, path))
     for one in machines.running():
         with suppress(OSError, ValueError, LookupError):  # ended meanwhile
-            if one.is_readable:
+            if of_all_users or one.is_readable:
                 name = visible(one.name)[:NAME_CHARS_MAX]
                 rows.append((one.pid, _began(one.pid), one.kind, name, ""))
     return rows, ()

@@ -222,6 +222,8 @@ def test_machines_of_others_are_not_offered_to_who_may_not_read_them(proc, monke
         machines.the_one()
     with pytest.raises(PeekError, match=r"called web; this user runs no virtual machine"):
         machines.by_name("web", proc)
+    with pytest.raises(PeekError, match=r"called we\* \(only `peek why --all` .* take patterns\)"):
+        machines.by_name("we*", proc)
     sharing = machines.machine_of(proc / "30")
     monkeypatch.setattr(machines, "running", lambda *_: [*foreign, sharing])
     with pytest.raises(PeekError, match=r"; 1 virtual .*:\n  process 30 .mine"):

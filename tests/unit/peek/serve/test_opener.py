@@ -211,7 +211,7 @@ def test_a_process_that_blocks_its_opener_delays_no_other_question(opener, tmp_p
 
 def running() -> set[int]:
     """The pids of the machines that are listed for the user of this process."""
-    rows, _ = opener_file._running(())
+    rows, _ = opener_file._running((), False)
     assert isinstance(rows, list)
     return {row[0] for row in rows}
 
