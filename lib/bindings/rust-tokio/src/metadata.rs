@@ -20,7 +20,7 @@ const SOCKET: u32 = 0o140000;
 const BORN: u32 = 0x800;
 
 /// What kind of file it is, with the methods of `std::fs::FileType` and `FileTypeExt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FileType(pub(crate) u32);
 
 impl FileType {
@@ -50,6 +50,16 @@ impl FileType {
 
     pub fn is_socket(&self) -> bool {
         self.0 & FORMAT == SOCKET
+    }
+}
+
+impl fmt::Debug for FileType {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("FileType")
+            .field("is_file", &self.is_file())
+            .field("is_dir", &self.is_dir())
+            .field("is_symlink", &self.is_symlink())
+            .finish_non_exhaustive()
     }
 }
 

@@ -34,6 +34,7 @@ macro_rules! attributes {
             $found.is_dir(),
             $found.is_file(),
             $found.is_symlink(),
+            format!("{:?}", $found.file_type()),
             $found.mode(),
             $found.ino(),
             $found.modified().unwrap(),

@@ -55,28 +55,41 @@ pub struct tl_batch {
     private: [u8; 0],
 }
 
-/// An entry of a directory: numbers, and what statx says of it.
+/// An entry of a directory: numbers, and from `mask` on what statx says of it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tl_scan_entry {
+    /// Of this record with its name. The size of the file is `bytes`.
     pub size: u16,
+    /// Where the name begins in this record.
     pub name_at: u16,
+    /// Without the zero byte.
     pub name_bytes: u16,
+    /// Of statx: 0 or a negative number.
     pub error: i16,
+    /// As getdents64 has it; `ino` is that of statx.
     pub d_ino: u64,
+    /// Where the next entry is, for lseek.
     pub d_off: i64,
+    /// STATX_*: which fields are valid.
     pub mask: u32,
+    /// The block size for reads and writes.
     pub blksize: u32,
+    /// STATX_ATTR_*.
     pub attributes: u64,
     pub attributes_mask: u64,
     pub nlink: u32,
     pub uid: u32,
     pub gid: u32,
+    /// Type and permissions.
     pub mode: u16,
+    /// DT_*, as getdents64 has it.
     pub r#type: u8,
     pub reserved: u8,
     pub ino: u64,
+    /// The size of the file.
     pub bytes: u64,
+    /// Of 512 bytes each, on the disk.
     pub blocks: u64,
     pub atime_sec: i64,
     pub btime_sec: i64,

@@ -8,6 +8,7 @@ use std::ffi::{CString, OsStr};
 use std::os::raw::c_uint;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{io, ptr, slice};
 
 const CURRENT_FOLDER: i32 = -100; // AT_FDCWD
@@ -52,9 +53,44 @@ impl WalkEntry {
         (self.error != 0).then(|| io::Error::from_raw_os_error(-self.error))
     }
 
+    /// Returns the size of the file in bytes.
+    #[allow(clippy::len_without_is_empty)] // std::fs::Metadata has none
+    pub fn len(&self) -> u64 {
+        self.attributes.bytes
+    }
+
+    fn is_of_type(&self, kind: u16) -> bool {
+        self.attributes.mode & 0o170000 == kind
+    }
+
     /// Returns whether it is a folder, and no link to one.
     pub fn is_dir(&self) -> bool {
-        self.attributes.mode & 0o170000 == 0o040000
+        self.is_of_type(0o040000)
+    }
+
+    /// Returns whether it is a regular file, and no link to one.
+    pub fn is_file(&self) -> bool {
+        self.is_of_type(0o100000)
+    }
+
+    /// Returns whether it is a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.is_of_type(0o120000)
+    }
+
+    /// Returns when the file was written last, or why its attributes could not be read.
+    pub fn modified(&self) -> io::Result<SystemTime> {
+        let of = &self.attributes;
+        if of.error != 0 {
+            return Err(io::Error::from_raw_os_error(-i32::from(of.error)));
+        }
+        let seconds = Duration::from_secs(of.mtime_sec.unsigned_abs());
+        let whole = if of.mtime_sec < 0 {
+            UNIX_EPOCH - seconds
+        } else {
+            UNIX_EPOCH + seconds
+        };
+        Ok(whole + Duration::from_nanos(of.mtime_nsec.into()))
     }
 }
 
@@ -144,7 +180,7 @@ impl WalkOptions {
 /// ```
 /// let mut bytes = 0;
 /// for entry in trapless::Walk::new("/etc")? {
-///     bytes += entry?.attributes.bytes;
+///     bytes += entry?.len();
 /// }
 /// assert!(bytes > 0);
 /// # Ok::<(), std::io::Error>(())

@@ -23,6 +23,9 @@ impl Tree {
         symlink("folder 0", root.join("link")).unwrap();
         symlink("..", root.join("folder 1/up")).unwrap();
         symlink("absent", root.join("dangling")).unwrap();
+        let mut touch = Command::new("touch"); // std has no function for it before 1.75
+        touch.args(["-d", "@-1.5"]).arg(root.join("old"));
+        assert!(touch.status().unwrap().success());
         Tree(root)
     }
 }
@@ -64,6 +67,10 @@ fn it_finds_what_std_finds() {
             assert_eq!(u32::from(entry.attributes.mode), metadata.mode());
             assert_eq!(entry.attributes.mtime_sec, metadata.mtime());
             assert_eq!(entry.is_dir(), metadata.is_dir());
+            assert_eq!(entry.is_file(), metadata.is_file());
+            assert_eq!(entry.is_symlink(), metadata.is_symlink());
+            assert_eq!(entry.len(), metadata.len());
+            assert_eq!(entry.modified().unwrap(), metadata.modified().unwrap());
             assert!(entry.depth == 0 || Some(entry.name()) == entry.path.file_name());
             n += 1;
         }
