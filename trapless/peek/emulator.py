@@ -63,6 +63,13 @@ class Emulator:
         fields = self._stat()
         return not fields or fields[0] in "ZX" or fields[20] == "0"
 
+    def age_s(self) -> float:
+        """For how long its process has run; 0 where it is gone."""
+        began = next(iter(self._stat()[19:20]), None)
+        if began is None:
+            return 0.0
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / os.sysconf("SC_CLK_TCK")
+
     def _stat(self) -> list[str]:
         """The fields of its process's stat from its state on; none where it is gone."""
         with contextlib.suppress(OSError):

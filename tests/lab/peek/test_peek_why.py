@@ -350,7 +350,8 @@ def test_panic_is_named_with_its_reason(kernel):
     with hanging(kernel) as running:
         running.say(STAY)
         running.send("echo c >/proc/sysrq-trigger")
-        named_first(running, Hang("panic", "panic", ("panicked", "sysrq")))
+        named_first(running, Hang("panic", "panic", ("panicked on CPU", ", in sh (", "sysrq")))
+        assert " at most " in peek("why", running.ram).stdout
         log = peek("dmesg", running.ram).stdout
         assert "Kernel panic - not syncing: sysrq triggered crash" in log
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
 import shutil
 import socket
@@ -351,8 +352,18 @@ def test_last_line_says_what_a_panic_stopped():
     assert ", 1 CPU, " in last and last.endswith("; looked at twice")
     panicked = Diagnosis("6.1.0", look, (verdict(Cause.PANIC, "x"),), (), 1, WEB)
     last = list(text.diagnosis(panicked, 10))[-1]
-    assert ", 2 CPUs, 1 of them stopped, " in last
+    assert ", up 95 s until then, 2 CPUs, 1 of them stopped, " in last
     assert last.endswith("; one look was enough: the machine has panicked")
+
+
+def test_a_panic_is_dated_by_the_age_of_its_process():
+    """The guest's clock stands still since then. A restart makes the kernel younger than that."""
+    look, panic = Look(50.0, 1, 1, (), ()), verdict(Cause.PANIC, "x", 2.0)
+    line, *others = two_looks._dated(panic, look, 100.0).evidence
+    assert line.startswith("at most 52 s ago: its process has run for 100 s, and its kernel for 48")
+    assert tuple(others) == panic.evidence
+    assert two_looks._dated(panic, look, 40.0) is panic
+    assert 0 < Emulator(os.getpid(), ()).age_s() < 86_400
 
 
 @contextmanager

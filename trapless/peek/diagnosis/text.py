@@ -59,9 +59,10 @@ def diagnosis(found: Diagnosis, longer_s: float) -> Iterator[str]:
         yield ""
         yield from (f"Note: {line}" for line in found.notes)
     yield ""
+    until = " until then" if _causes(found) & ENDS.keys() else ""
     yield (
-        f"{found.machine}, {found.release}, up {duration(found.look.uptime_s)}, {_cpus(found)}, "
-        f"{found.look.threads} threads; {_looks(found)}"
+        f"{found.machine}, {found.release}, up {duration(found.look.uptime_s)}{until}, "
+        f"{_cpus(found)}, {found.look.threads} threads; {_looks(found)}"
     )
 
 

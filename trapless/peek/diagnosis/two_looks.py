@@ -101,6 +101,8 @@ def diagnose(
     lack = lack_of_registers(lives=lives, has_emulator=emulator is not None)
     if not lives or is_dead:
         found = [_with_stacks(target, one, stops, lack) for one in first.verdicts]
+        if emulator is not None:
+            found = [_dated(one, first, emulator.age_s()) for one in found]
         return Diagnosis(str(target.release), first, tuple(found), first.notes, 1)
     host = _Host(emulator)
     before = clock(target)
@@ -120,6 +122,18 @@ def diagnose(
     found = [_with_stacks(target, host.explained(one), stops, lack) for one in found]
     found.sort(key=lambda one: one.order)
     return Diagnosis(str(target.release), second, tuple(found), second.notes, 2)
+
+
+def _dated(one: Verdict, look: Look, age_s: float) -> Verdict:
+    """A verdict on a panic, with when it was: the guest's own clock may have stood still since."""
+    until_s = look.uptime_s - one.seconds
+    if one.cause is not Cause.PANIC or age_s < until_s:
+        return one
+    line = (
+        f"at most {age_s - until_s:.0f} s ago: its process has run for {age_s:.0f} s, and its "
+        f"kernel for {until_s:.0f} s before the panic"
+    )
+    return replace(one, evidence=(line, *one.evidence))
 
 
 def _without_ticks(one: Verdict, first: Look, second: Look) -> Verdict:

@@ -17,6 +17,7 @@ SEEN_MAX = 256
 STUCK_S = 30.0
 """How long a kernel may be idle without a tick while its emulator works."""
 STUCK = "its clock stands still while its emulator works: it hangs, or restarts again and again"
+PANICKED = "its kernel has panicked"
 
 
 class KernelHistory:

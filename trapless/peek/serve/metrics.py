@@ -112,9 +112,9 @@ FAMILIES = (
     Family(
         "trapless_vm_state",
         GAUGE,
-        "1 for the state that the machine is in: waiting, sampled, stuck (its clock stands still "
-        "while its emulator works), unreadable (its memory), no_kernel (that could be read), "
-        "booting, restarting, ended. The page has the reason.",
+        "1 for the state that the machine is in: waiting, sampled, stuck (it panicked, or its "
+        "clock stands still while its emulator works), unreadable (its memory), no_kernel (that "
+        "could be read), booting, restarting, ended. The page has the reason.",
         ("state",),
         _states,
     ),

@@ -18,7 +18,7 @@ from typing import Protocol
 from trapless.peek.diagnosis.opener import Found, Opener
 from trapless.peek.errors import PeekError
 from trapless.peek.guest_text import GuestText, visible
-from trapless.peek.kernel.health.hang_causes import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause
 from trapless.peek.sampling.boots import Boots
 from trapless.peek.serve.kernel_history import KernelHistory
 from trapless.peek.serve.recordings_folder import RecordingsFolder
@@ -45,7 +45,7 @@ class State(StrEnum):
 
     WAITING = "waiting"  # for its turn to be opened
     SAMPLED = "sampled"
-    STUCK = "stuck"  # sampled, and its clock stands still although the emulator works
+    STUCK = "stuck"  # it panicked, or its clock stands still although the emulator works
     UNREADABLE = "unreadable"  # its memory cannot be opened, or sampled
     NO_KERNEL = "no_kernel"  # that could be read
     BOOTING = "booting"
@@ -56,7 +56,7 @@ class State(StrEnum):
 LOG_WORDS = {
     State.WAITING: "waits to be opened",
     State.SAMPLED: "is sampled",
-    State.STUCK: "is sampled, and its clock stands still",
+    State.STUCK: "is stuck",
     State.UNREADABLE: "cannot be read",
     State.NO_KERNEL: "shows no kernel",
     State.BOOTING: "is booting",
@@ -167,11 +167,11 @@ class ObservedVm:
         with self.settings.lock:
             self._say(state, reason)
 
-    def explain(self, verdict: Verdict | None, otherwise: str) -> None:
+    def explain(self, cause: Cause | None, reason: str) -> None:
         """Note why it is stuck."""
         with self.settings.lock:
-            self._say(State.STUCK, otherwise if verdict is None else verdict.text)
-            self.cause = None if verdict is None else verdict.cause
+            self._say(State.STUCK, reason)
+            self.cause = cause
 
     def see(self, kernel: ServedKernel) -> None:
         """A kernel was opened."""

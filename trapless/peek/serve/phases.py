@@ -26,15 +26,15 @@ from trapless.peek.diagnosis.opener import EndedError
 from trapless.peek.diagnosis.two_looks import stuck_verdict
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
-from trapless.peek.kernel.health.hang_causes import Verdict
-from trapless.peek.kernel.health.last_words import BOOT_S
+from trapless.peek.kernel.health.hang_causes import Cause, Verdict
+from trapless.peek.kernel.health.last_words import BOOT_S, panicked_on
 from trapless.peek.sampling.boots import Boots, successor
 from trapless.peek.sampling.code_names import CODE, Names
 from trapless.peek.sampling.record import source_of
 from trapless.peek.sampling.sample_rows import Ending, Rows
 from trapless.peek.sampling.sampler import Sampler
 from trapless.peek.serve import observed_vm
-from trapless.peek.serve.kernel_history import STUCK, is_stuck
+from trapless.peek.serve.kernel_history import PANICKED, STUCK, is_stuck
 from trapless.peek.serve.observed_vm import NS, NoKernelError, ObservedVm, Phase, State
 from trapless.peek.serve.recordings_folder import Source
 from trapless.peek.serve.served_kernel import BootingError, ServedKernel
@@ -232,7 +232,7 @@ class Sampled:
         self._host: dict[int, tuple[int, int]] = {}
         self._source: Source | None = None  # of what is recorded
         self._unnamed: set[int] = set()
-        self._is_explained = False  # why the kernel is stuck
+        self._explained = ""  # the sign that the kernel is stuck, for which causes were looked for
         vm.begin(kernel)
 
     @property
@@ -279,16 +279,18 @@ class Sampled:
             self._vm.attempts.shorten()
         opened = self._opened
 
-        def look() -> tuple[bool, bool, bytes]:
-            """In a worker: whether the kernel is the same, whether it is stuck, and its signs."""
+        def look() -> tuple[bool, str, bytes]:
+            """In a worker: whether the kernel is the same, by what it is stuck, and its signs."""
             same, signs = opened.boots.look(), self._signs
+            stuck = STUCK if is_stuck(opened.boots) else ""
             with suppress(PeekError):  # the next look says why
+                stuck = stuck if panicked_on(opened.kernel) is None else PANICKED
                 signs = opened.kernel.signs()
-            return same, is_stuck(opened.boots), signs
+            return same, stuck, signs
 
         self._submit(look, self._looked, is_short=True)
 
-    def _looked(self, seen: tuple[bool, bool, bytes]) -> None:
+    def _looked(self, seen: tuple[bool, str, bytes]) -> None:
         (same, stuck, signs), vm, now = seen, self._vm, time.monotonic()
         other = self._opened.kernel.booting if stuck else None
         if not same or (other is not None and not vm.history.has_seen(other)):
@@ -296,14 +298,14 @@ class Sampled:
             self._stop()
             return
         if not stuck:
-            self._is_explained = False
+            self._explained = ""
             vm.say(State.SAMPLED)
-        elif not self._is_explained:
-            self._is_explained = True
-            vm.say(State.STUCK, STUCK)
-            self._submit(self._explain, lambda found: vm.explain(found, STUCK))
+        elif stuck != self._explained:
+            self._explained = stuck
+            vm.explain(Cause.PANIC if stuck == PANICKED else None, stuck)
+            self._submit(self._explain, self._say_cause)
             return
-        changed = signs != self._signs
+        changed = signs != self._signs and stuck != PANICKED  # which takes CPUs off line
         if now >= vm.replans.due_s and (changed or self._unnamed):
             vm.replans.begin()
             self._submit(lambda: self._ask_again(changed), self._replanned)
@@ -315,6 +317,10 @@ class Sampled:
         opened = self._opened
         with opened.kernel.awake():
             return stuck_verdict(opened.kernel, opened.boots.still_s)
+
+    def _say_cause(self, verdict: Verdict | None) -> None:
+        if verdict is not None:
+            self._vm.explain(verdict.cause, verdict.text)
 
     def _ask_again(self, changed: bool) -> bool:
         """In a worker: name new addresses; whether the plan must be another one."""

@@ -70,7 +70,8 @@ class ServedKernel(SandboxedTarget):
         """Ask for all that sampling needs."""
         source_of(self)
         # One that has panicked before its first program will not boot any more.
-        if not has_booted(self) and panicked_on(self) is None:
+        lives = panicked_on(self) is None
+        if lives and not has_booted(self):
             text = f"{self.memory.name}: the kernel is still booting"
             raise BootingError(text, self.identity)
         clock(self)

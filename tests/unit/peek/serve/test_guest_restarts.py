@@ -22,6 +22,7 @@ from tests.unit.peek.serve.serving import observing, settings, until
 from tests.unit.peek.toy_kernel import ToyKernel
 from trapless.peek.diagnosis.opener import Found
 from trapless.peek.guest_text import GuestText
+from trapless.peek.kernel.health.hang_causes import Cause
 from trapless.peek.sampling import boots
 from trapless.peek.serve import kernel_history, metrics, observed_vm, phases
 from trapless.peek.serve.kernel_history import KernelHistory
@@ -195,6 +196,23 @@ def test_a_kernel_whose_clock_stands_while_its_emulator_works_is_stuck(
         sampled(vm)._opened.kernel.booting = ("another", b"", b"")  # which a search has seen
         until(lambda: vm.state is State.RESTARTING)
         assert vm.reboots == 1
+
+
+@pytest.mark.slow
+def test_a_kernel_that_panics_is_stuck_at_the_next_look(tmp_path, starting, quick):
+    """Long before its clock has stood still for so long that it counts."""
+    state, panic_cpu = (
+        starting.physical(starting.symbols[name]) for name in ("system_state", "panic_cpu")
+    )
+    starting.put(state, struct.pack("<I", RUNNING))
+    ram, said = starting.save(tmp_path), []
+    with observing(ram, note=said.append) as inventory:
+        until(lambda: inventory.vms and inventory.vms[0].state is State.SAMPLED)
+        vm = inventory.vms[0]
+        write(ram, panic_cpu, 1)
+        until(lambda: vm.state is State.STUCK)
+        assert vm.clock_still_s() < kernel_history.STUCK_S and vm.cause is Cause.PANIC
+        assert said[-1].endswith(" is stuck: its kernel has panicked")
 
 
 @pytest.mark.slow

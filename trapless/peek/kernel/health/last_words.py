@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from trapless.peek.kernel.health.hang_causes import Cause, Verdict
+from trapless.peek.kernel.health.hang_causes import Cause, Processor, Verdict
 from trapless.peek.kernel.health.kernel_structures import Structures
 from trapless.peek.kernel.health.printk_ring import Record
 from trapless.peek.kernel.health.thread_states import NS, Clocks, Threads
@@ -63,23 +63,27 @@ def panicked_on(target: Target) -> int | None:
     return None if cpu == NO_PANIC else cpu
 
 
-def panic(structures: Structures, log: Sequence[Record]) -> Verdict | None:
-    """The verdict on a panic."""
+def panic(
+    structures: Structures, log: Sequence[Record], clocks: Clocks, processors: Sequence[Processor]
+) -> Verdict | None:
+    """The verdict on a panic. Its seconds are by the guest's clock, which may stand since then."""
     cpu = panicked_on(structures.target)
     at = next((n for n in reversed(range(len(log))) if log[n].text.startswith(PANIC)), None)
     if cpu is None:  # else anybody could write a panic into the log
         return None
-    evidence: list[str] = []
+    evidence, seconds = list[str](), 0.0
     message, why = "its message is not in the log any more", ""
     if at is not None:
         message = log[at].text.removeprefix(PANIC)
+        seconds = max(clocks.now_ns - log[at].time_ns, 0) / NS
         why = next((words for text, words in REASONS if text in message), "")
         cause = _oops_before(log, at)
         evidence += [log[at].text, *(cause or [])]
         evidence += trace(log[at:])
-    head = f"The kernel panicked on CPU {cpu} and stopped"
+    who = next((f", in {one.comm} ({one.pid})," for one in processors if one.number == cpu), "")
+    head = f"The kernel panicked on CPU {cpu}{who} and stopped"
     text = f"{head}: {why} ({message})." if why else f"{head}: {message}."
-    return Verdict(Cause.PANIC, text, 0.0, "panic", tuple(evidence))
+    return Verdict(Cause.PANIC, text, seconds, "panic", tuple(evidence))
 
 
 def _oops_before(log: Sequence[Record], end: int) -> list[str]:

@@ -69,7 +69,11 @@ class _Looking:
             self._notes.append(f"{read.left_out:,} records of the log are older than what is read")
         log = read.records
         found: list[Verdict | None] = [
-            self._part("the panic", lambda: last_words.panic(structures, log), None)
+            self._part(
+                "the panic",
+                lambda: last_words.panic(structures, log, clocks, self._processors.all),
+                None,
+            )
         ]
         if found[0] is None:  # all that a panic stops says nothing more
             found += self._living(log)
