@@ -30,6 +30,7 @@ GROUPS = {
         "examples/cookbook",
         "docs/questions",
         "examples/README",
+        "examples/experiment/README",
     ),
     "The library": (
         "docs/library",

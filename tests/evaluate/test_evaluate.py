@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import copied_experiment
 from trapless.experiments import evaluate, experiment
 from trapless.results import claims, result_file
 
@@ -173,3 +174,19 @@ def test_the_report_is_made_again_from_the_files_alone(evaluated):
     )
     assert run.returncode == 0, run.stderr
     assert (page.read_bytes(), text.read_bytes()) == before
+
+
+@pytest.mark.long
+def test_the_experiment_to_copy_runs_by_the_commands_of_its_page(tmp_path):
+    commands = copied_experiment.copy_as_contributing_says(tmp_path / "tree")
+    run = subprocess.run(
+        ["sh", "-ec", commands],
+        cwd=tmp_path / "tree",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    metrics = result_file.load(tmp_path / "tree/results" / copied_experiment.NAME).metrics
+    plain, batch = (metrics[f"getppid.{way}.n32.instructions"].value for way in ("plain", "batch"))
+    assert batch < 0.6 * plain

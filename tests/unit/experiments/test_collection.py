@@ -10,14 +10,13 @@ from __future__ import annotations
 import io
 import json
 import lzma
-import re
 import shutil
 import subprocess
-import textwrap
+import sys
 
 import pytest
 
-from eval.parallel import part_slow_read
+from tests import copied_experiment
 from trapless.base.console import Silent, TraplessError
 from trapless.base.paths import repo_root
 from trapless.experiments import collection as collection_file
@@ -336,23 +335,53 @@ def test_a_version_is_dirty_where_what_is_measured_may_have_changed(
     assert collection_file.trapless_version.__wrapped__().endswith("-dirty)") == is_dirty
 
 
-def test_the_part_that_contributing_shows_counts_what_its_workload_prints(collection, monkeypatch):
-    text = (repo_root() / "CONTRIBUTING.md").read_text()
-    section = text.split("## Adding an experiment")[1].split("\n## ")[0]
-    lines, code = (
-        textwrap.dedent(re.search(rf"( *)```{language}\n(.*?)```", section, re.S)[2])
-        for language in ("text", "python")
-    )
-    names = {**vars(part_slow_read), **vars(collection_file), "TraplessError": TraplessError}
-    names["workload"] = lambda name: repo_root() / "README.md"
-    exec(code, names)
-    guest = install(monkeypatch, Guest([lines.encode()]))
-    names["collect"](collection)
-    assert guest.config.icount
-    collection.finish()
-    saved = experiment.Raw(raw_files.read_rows(collection.directory / "raw.jsonl"), {})
-    metric = Metric(160, "instructions", "counted", 2, 3)
-    assert names["analyse"](saved).metrics == {"getppid.batch.instructions": metric}
-    assert names["figures"](saved) == ()
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The tree of a newcomer who has copied the experiment of examples/; experiments are its."""
+    tree = tmp_path / "tree"
+    copied_experiment.copy_as_contributing_says(tree)
+    monkeypatch.setattr(experiment, "repo_root", lambda: tree)
+    monkeypatch.syspath_prepend(tree)
+    yield tree
+    for name in [name for name in sys.modules if name.startswith("eval.own_call")]:
+        del sys.modules[name]
+    experiment.load_spec.cache_clear()
+
+
+def test_the_experiment_to_copy_is_collected_and_analysed_once_it_is_copied(
+    copied, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(experiment, "workload", lambda name: copied / "README.md")
+    (copied / "README.md").touch()
+    name = copied_experiment.NAME
+    assert name in experiment.names()
+    rows = [{"way": way, "value": n} for way, n in (("plain", 9.5), ("plain", 9), ("batch", 4))]
+    good = {"check": "the module made each call", "made": 64, "executed": 64}
+    guest = install(monkeypatch, Guest([*rows, good, {"complete": True}]))
+    words = {"quick": True, "kernel": "6.1", "progress": Silent()}
+    out = tmp_path / name
+    experiment.collect(experiment.get(name), out, **words)
+    assert guest.config.icount and guest.runs == 1
+    assert experiment.analyse(name, out).metrics == {
+        "getppid.plain.n32.instructions": Metric(9, "instructions", "counted", 2, 0.5),
+        "getppid.batch.n32.instructions": Metric(4, "instructions", "counted", 1, 0),
+    }
+    assert experiment.figures(name, out) == ()
+    install(monkeypatch, Guest([*rows, {**good, "executed": 63}, {"complete": True}]))
     with pytest.raises(TraplessError, match="did not make each call"):
-        names["check"]([{"check": "", "made": 32, "executed": 31}])
+        experiment.collect(experiment.get(name), tmp_path / "other", **words)
+
+
+def test_the_experiment_to_copy_is_no_experiment_where_it_lies():
+    assert copied_experiment.NAME not in experiment.names()
+
+
+@pytest.mark.slow
+def test_the_copy_builds_says_what_it_lacks_and_passes_its_own_test(copied):
+    program = f"build/eval/own_call/{copied_experiment.NAME}"
+    subprocess.run(["make", "-s", program], cwd=copied, check=True, timeout=600)
+    done = subprocess.run([f"./{program}", "3"], cwd=copied, capture_output=True, timeout=600)
+    assert done.returncode == 1 and b'{"failure": "the module offers no batch: ' in done.stdout
+    argv = [sys.executable, "-m", "pytest", "-q", "tests/unit/eval"]
+    done = subprocess.run(argv, cwd=copied, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout
