@@ -9,17 +9,26 @@ package trapless
 /*
 #cgo pkg-config: trapless
 #include <fcntl.h>
+#include <stddef.h>
 #include <trapless.h>
 
 // Macros with arguments do not exist for cgo: a constant does.
-enum { RESULT_0 = TL_RESULT(0) };
+enum { RESULT_0 = TL_RESULT(0), ENTRIES_MAX = TL_ENTRIES_MAX };
+
+// Without its flags, a number that no call has is answered by ENOSYS before its arguments are read.
+static __u32 number_of(__u32 nr)
+{
+	__u32 number = nr & TL_NR_MASK;
+
+	return number >= TL_NR_INCREASE || tl_call_get_class(number, NULL, NULL) >= 0 ? nr : number;
+}
 
 // Makes the calls, also where Go's own signals interrupt them, and stores the result of each.
 static int make(struct tl_batch *batch, struct tl_request *calls, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		__u64 *args = calls[i].args;
-		int slot = tl_batch_add(batch, calls[i].nr, args[0], args[1], args[2], args[3],
+		int slot = tl_batch_add(batch, number_of(calls[i].nr), args[0], args[1], args[2], args[3],
 					args[4], args[5]);
 
 		if (slot < 0)
@@ -36,6 +45,8 @@ static int make(struct tl_batch *batch, struct tl_request *calls, unsigned int n
 import "C"
 
 import (
+	"fmt"
+	"io/fs"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -78,6 +89,9 @@ type Batch struct {
 // memory a call, in whole pages, within the limit that `ulimit -l` shows for all batches of the user; a
 // batch beyond it makes its calls one by one, and Reason says so.
 func NewBatch(entries int) (*Batch, error) {
+	if entries < 1 || entries > C.ENTRIES_MAX {
+		return nil, fmt.Errorf("a batch has 1 to %d calls, not %d: %w", C.ENTRIES_MAX, entries, syscall.EINVAL)
+	}
 	batch := &Batch{calls: make([]C.struct_tl_request, 0, entries)}
 	if err := C.tl_batch_create(&batch.ring, C.uint(entries), 0); err < 0 {
 		return nil, syscall.Errno(-err)
@@ -88,13 +102,19 @@ func NewBatch(entries int) (*Batch, error) {
 // Reason says in words why calls are made one by one; empty: one crossing makes them. Ask after a
 // flush: only then it is known whether a tracer watches the thread.
 func (batch *Batch) Reason() string {
+	if batch.ring == nil {
+		return "the batch is closed"
+	}
 	return C.GoString(C.tl_batch_reason(batch.ring))
 }
 
-// Close frees the batch.
+// Close frees the batch, and drops calls that no flush has made. Results stay valid. It may be called
+// again; a Flush then returns fs.ErrClosed.
 func (batch *Batch) Close() {
-	C.tl_batch_destroy(batch.ring)
+	C.tl_batch_destroy(batch.ring) // nil: nothing
 	batch.ring = nil
+	batch.calls = batch.calls[:0]
+	batch.pinner.Unpin()
 }
 
 // Full says whether the next call must wait for a flush.
@@ -105,7 +125,9 @@ func (batch *Batch) Full() bool {
 // Address pins memory of Go until the end of the next flush, and returns where it is. Otherwise it may be
 // freed before, because the queued call holds a number that the collector does not know.
 func Address[T any](batch *Batch, memory *T) uint64 {
-	batch.pinner.Pin(memory)
+	if batch.ring != nil {
+		batch.pinner.Pin(memory)
+	}
 	return uint64(uintptr(unsafe.Pointer(memory)))
 }
 
@@ -127,8 +149,9 @@ func (batch *Batch) Path(name string) uint64 {
 	return Address(batch, first)
 }
 
-// Add queues a call and returns its slot, from 0 on since the last flush. It panics if the batch is
-// Full.
+// Add queues a call and returns its slot, from 0 on since the last flush. nr is a number below 4096, and
+// FirstIsResult or other flags of C; if no call has the number, the result is syscall.ENOSYS. Add panics
+// if the batch is Full, or with more than six arguments.
 func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	if batch.Full() {
 		panic("the batch is full: flush")
@@ -141,12 +164,16 @@ func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	return len(batch.calls) - 1
 }
 
-// Flush makes the queued calls, and returns what each of them returned, by slot. The slice is the caller's. With an error of Flush itself there are no results, and
-// some of the calls may have been made.
+// Flush makes the queued calls, and returns what each of them returned, by slot. The slice is the
+// caller's. With an error of Flush itself there are no results, and some of the calls may have been
+// made. After Close none are made, and the error is fs.ErrClosed.
 func (batch *Batch) Flush() ([]Result, error) {
 	defer batch.pinner.Unpin()
 	calls := batch.calls
 	batch.calls = batch.calls[:0]
+	if batch.ring == nil {
+		return nil, fs.ErrClosed
+	}
 	if len(calls) == 0 {
 		return nil, nil
 	}

@@ -7,12 +7,15 @@ package trapless
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func newBatch(t *testing.T, entries int) *Batch {
@@ -97,14 +100,68 @@ func TestAnErrorOfACallIsAnErrorOfGo(t *testing.T) {
 	batch.Add(syscall.SYS_CLOSE|FirstIsResult, uint64(absent))
 	batch.Add(syscall.SYS_OPENAT, AT_FDCWD, batch.Path("/\x00"), 0, 0)
 	batch.Add(syscall.SYS_GETPPID)
+	batch.Add(4000)
+	batch.Add(9999) // its flags say that the first argument is in memory, at 0
+	batch.Add(1 << 31)
 	results, err := batch.Flush()
 	if err != nil {
 		t.Fatal(err)
 	}
-	expected := []error{syscall.EOPNOTSUPP, fs.ErrNotExist, syscall.ECANCELED, syscall.EFAULT, nil}
+	expected := []error{syscall.EOPNOTSUPP, fs.ErrNotExist, syscall.ECANCELED, syscall.EFAULT, nil,
+		syscall.ENOSYS, syscall.ENOSYS, syscall.ENOSYS}
 	for slot, result := range results {
 		if !errors.Is(result.Err(), expected[slot]) {
 			t.Error(slot, result.Err())
 		}
+	}
+}
+
+func TestABatchOfNoSizeSaysWhichSizesThereAre(t *testing.T) {
+	for _, entries := range []int{-1, 0, 4097} {
+		_, err := NewBatch(entries)
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), fmt.Sprint("1 to 4096 calls, not ", entries)) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAClosedBatchMakesNoCalls(t *testing.T) {
+	batch := newBatch(t, 4)
+	batch.Add(syscall.SYS_GETPPID)
+	results, err := batch.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch.Add(syscall.SYS_GETPPID, batch.Path("pinned until Close"))
+	batch.Close()
+	batch.Close()
+	for round := 0; round < 2; round++ {
+		batch.Add(syscall.SYS_CHDIR, batch.Path("/"), Slice(batch, []byte("some")), Address(batch, new(int)))
+		if results, err := batch.Flush(); err != fs.ErrClosed || results != nil || batch.Full() {
+			t.Error(err, results)
+		}
+	}
+	if batch.Reason() != "the batch is closed" {
+		t.Error(batch.Reason())
+	}
+	if int(results[0]) != os.Getppid() || results[0].Err() != nil {
+		t.Error(results)
+	}
+}
+
+// The runtime panics when memory is collected whose pinner still pins something.
+func TestAClosedBatchPinsNothing(t *testing.T) {
+	for i := 0; i < 10; i++ {
+		batch, err := NewBatch(4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Path("before")
+		batch.Close()
+		batch.Path("after")
+	}
+	for i := 0; i < 3; i++ {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond) // for finalizers
 	}
 }

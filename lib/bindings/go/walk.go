@@ -84,6 +84,7 @@ static int fill(struct block *block)
 import "C"
 
 import (
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -132,14 +133,24 @@ const (
 	ByInode      Option = C.TL_WALK_BY_INODE      // or by inode, in which order disks read faster
 )
 
-// NewWalk begins at a directory, or at another file, which then is the only entry.
+// NewWalk begins at a directory, or at another file, which then is the only entry. It is an error if there
+// is no such file. Several walks may go at once, each in a goroutine.
 func NewWalk(root string, options ...Option) (*Walk, error) {
 	var flags Option
 	for _, option := range options {
 		flags |= option
 	}
-	if strings.IndexByte(root, 0) >= 0 {
-		return nil, syscall.EINVAL
+	wrong := ""
+	switch {
+	case flags&(ByName|ByInode) == ByName|ByInode:
+		wrong = "ByName and ByInode are two orders"
+	case flags&(BreadthFirst|Leave) == BreadthFirst|Leave:
+		wrong = "Leave needs a walk that goes depth first"
+	case strings.IndexByte(root, 0) >= 0:
+		wrong = "the path has a zero byte"
+	}
+	if wrong != "" {
+		return nil, fmt.Errorf("%s: %w", wrong, syscall.EINVAL)
 	}
 	block := (*C.struct_block)(C.calloc(1, C.sizeof_struct_block))
 	if block == nil {
@@ -154,8 +165,11 @@ func NewWalk(root string, options ...Option) (*Walk, error) {
 	return &Walk{block}, nil
 }
 
-// Close ends the walk.
+// Close ends the walk. It may be called again, and while Each visits.
 func (walk *Walk) Close() {
+	if walk.block == nil {
+		return
+	}
 	C.tl_walk_destroy(walk.block.walk)
 	C.free(unsafe.Pointer(walk.block.paths))
 	C.free(unsafe.Pointer(walk.block))
@@ -165,28 +179,43 @@ func (walk *Walk) Close() {
 // Reason says in words why directories are read by plain calls; empty: by compound calls of the
 // module.
 func (walk *Walk) Reason() string {
+	if walk.block == nil {
+		return "the walk is closed"
+	}
 	return C.GoString(C.tl_walk_reason(walk.block.walk))
 }
 
-// Each calls visit for every file. fs.SkipDir, for a directory, leaves out what is in it; fs.SkipAll ends
-// the walk; any other error ends it and is returned. The entry is valid until visit returns.
+// Each calls visit for every file. As with filepath.WalkDir, fs.SkipDir leaves out what is in a directory,
+// or, for another file, the rest of the directory it is in; fs.SkipAll ends the walk; any other error
+// ends it and is returned. After Close the error is fs.ErrClosed.
 func (walk *Walk) Each(visit func(entry *Entry) error) error {
-	block := walk.block
-	for {
+	rest := "" // the directory whose further entries are left out
+	for walk.block != nil {
+		block := walk.block
 		status := C.fill(block)
 		for i := range block.entry[:block.entries] {
 			from := &block.entry[i]
 			entry := entryOf(block, from)
-			err := visit(&entry)
-			if err == fs.SkipAll {
-				return nil
-			}
-			if err == fs.SkipDir && entry.Mode.IsDir() {
-				if from.kind == C.TL_WALK_ENTRY { // the last one of the block
-					C.tl_walk_skip(block.walk)
+			skip := rest != "" && isNew(from) && folderOf(entry.Path) == rest
+			if !skip {
+				rest = ""
+				err := visit(&entry)
+				if err == fs.SkipAll {
+					return nil
 				}
-			} else if err != nil {
-				return err
+				skip = err == fs.SkipDir
+				if err != nil && !skip {
+					return err
+				}
+				if walk.block == nil {
+					return fs.ErrClosed
+				}
+				if skip && !entry.Mode.IsDir() {
+					rest = folderOf(entry.Path)
+				}
+			}
+			if skip && entry.Mode.IsDir() && from.kind == C.TL_WALK_ENTRY { // the last one of the block
+				C.tl_walk_skip(block.walk)
 			}
 		}
 		if status < 0 {
@@ -196,6 +225,17 @@ func (walk *Walk) Each(visit func(entry *Entry) error) error {
 			return nil
 		}
 	}
+	return fs.ErrClosed
+}
+
+// isNew says that it is an entry of a directory, and not one that comes once more.
+func isNew(from *C.struct_entry) bool {
+	return from.kind == C.TL_WALK_ENTRY || from.kind == C.TL_WALK_CYCLE
+}
+
+// folderOf is the path up to the last slash, and with it.
+func folderOf(path string) string {
+	return path[:strings.LastIndexByte(path, '/')+1]
 }
 
 var types = map[C.__u16]fs.FileMode{

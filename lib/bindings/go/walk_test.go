@@ -118,10 +118,97 @@ func TestARootThatIsNotThereIsAnError(t *testing.T) {
 	for root, expected := range map[string]error{
 		"/absent": syscall.ENOENT, "": syscall.ENOENT, "/\x00etc": syscall.EINVAL,
 	} {
-		if _, err := NewWalk(root); err != expected {
+		if _, err := NewWalk(root); !errors.Is(err, expected) {
 			t.Errorf("%q: %v", root, err)
 		}
 	}
+}
+
+// visited has the paths for which visit returns SkipDir once, at path.
+func visited(t *testing.T, root, path string, options ...Option) string {
+	t.Helper()
+	walk, err := NewWalk(root, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	var found []string
+	err = walk.Each(func(entry *Entry) error {
+		found = append(found, strings.TrimPrefix(entry.Path, root))
+		if entry.Path == path {
+			return fs.SkipDir
+		}
+		return entry.Err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(found, " ")
+}
+
+func TestSkipDirLeavesOutWhatItDoesInWalkDir(t *testing.T) {
+	root := makeTree(t)
+	var all []string
+	filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if len(path)-len(root) < 200 || strings.HasSuffix(path, "n255") || strings.HasSuffix(path, "n0") {
+			all = append(all, path)
+		}
+		return err
+	})
+	for _, skip := range all {
+		var expected []string
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			expected = append(expected, strings.TrimPrefix(path, root))
+			if path == skip {
+				return fs.SkipDir
+			}
+			return err
+		})
+		if found := visited(t, root, skip, ByName); err != nil || found != strings.Join(expected, " ") {
+			t.Errorf("%s: %d bytes of paths", skip, len(found))
+		}
+	}
+	if found := visited(t, root, filepath.Join(root, "left out/b"), ByName, BreadthFirst); !strings.HasPrefix(found,
+		" /left out /many /mode /left out/b /many/n") || strings.Contains(found, "deep") {
+		t.Errorf("%.80s", found)
+	}
+}
+
+func TestAClosedWalkReturnsErrClosed(t *testing.T) {
+	walk, err := NewWalk("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	visits := 0
+	visit := func(entry *Entry) error {
+		visits++
+		walk.Close()
+		return nil
+	}
+	for i := 0; i < 2; i++ {
+		if err := walk.Each(visit); err != fs.ErrClosed || visits != 1 {
+			t.Error(err, visits)
+		}
+		walk.Close()
+	}
+	if walk.Reason() != "the walk is closed" {
+		t.Error(walk.Reason())
+	}
+}
+
+func TestWalksOfSeveralGoroutinesFindTheSame(t *testing.T) {
+	root := makeTree(t)
+	expected := visited(t, root, "", ByName)
+	t.Run("at once", func(t *testing.T) {
+		for i := 0; i < 8; i++ {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				if visited(t, root, "", ByName) != expected {
+					t.Error("other files")
+				}
+			})
+		}
+	})
 }
 
 // paths walks, and returns all paths in the order in which they come.
@@ -170,7 +257,18 @@ func TestOptionsSayHowAWalkGoes(t *testing.T) {
 			t.Errorf("%v: %q", one.options, found)
 		}
 	}
-	if _, err := NewWalk(root, ByName, ByInode); err != syscall.EINVAL {
+}
+
+func TestOptionsThatExcludeEachOtherAreNamed(t *testing.T) {
+	for expected, options := range map[string][]Option{
+		"ByName and ByInode": {ByName, ByInode}, "Leave needs": {BreadthFirst, Leave},
+	} {
+		_, err := NewWalk("/", options...)
+		if !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), expected) {
+			t.Error(err)
+		}
+	}
+	if _, err := NewWalk("/\x00"); err == nil || !strings.HasPrefix(err.Error(), "the path has a zero byte") {
 		t.Error(err)
 	}
 }
