@@ -413,6 +413,13 @@ def test_cp_copies_a_tree_by_a_crossing_for_32_files(tmp_path):
     assert said == f"100 files, 678 calls, {4 if IN_GUEST else 678} crossings\n"
 
 
+@pytest.mark.parametrize("name", ["cp.py", "log.py", "wc.py"])
+def test_a_program_without_arguments_says_how_it_is_called(name):
+    done = run_python(BINDING / "examples" / name)
+    usage = re.search(r"^    python (.*)$", (BINDING / "examples" / name).read_text(), re.M)
+    assert usage and (done.returncode, done.stderr) == (1, f"usage: {usage[1]}\n")
+
+
 def test_a_log_commits_many_records_at_once(tmp_path):
     done = example("log.py", tmp_path / "log", "20", "5")
     records, commits, crossed = (int(word.split()[0]) for word in done.stdout.split(", "))

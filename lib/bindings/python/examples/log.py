@@ -86,4 +86,6 @@ async def main(path: str, tasks: int, records: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: log.py FILE TASKS RECORDS")
     asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -76,4 +76,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: wc.py TREE")
     sys.exit(main())
