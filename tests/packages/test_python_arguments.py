@@ -221,6 +221,19 @@ def test_a_batch_and_its_calls_are_neither_copied_nor_pickled(batch, copied):
     assert batch.flush() == 1
 
 
+def test_a_call_whose_batch_was_closed_says_so(batch):
+    done, other = batch.add("getppid"), Batch(4)
+    batch.flush()
+    dropped = other.openat("/")
+    other.close()
+    batch.close()
+    assert done.result() == os.getppid()
+    with pytest.raises(RuntimeError, match=r"openat: dropped> .*: the batch was closed$"):
+        dropped.result()
+    with Batch(4) as other, pytest.raises(ValueError, match="is not queued in this batch"):
+        other.close_file(dropped)
+
+
 def test_errors_name_the_path_where_python_does(batch, tmp_path):
     absent, other = str(tmp_path / "absent"), str(tmp_path / "other")
     pairs = [

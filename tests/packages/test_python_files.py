@@ -136,10 +136,13 @@ def test_a_list_with_something_else_is_refused_before_anything_is_done(tmp_path,
     path.write_bytes(b"")
     for wrong, error in (
         ([path, 3], TypeError), ([path, None], TypeError), ([path, "a\0b"], ValueError),
-        (str(path), TypeError), (os.fsencode(path), TypeError), (7, TypeError),
+        (7, TypeError),
     ):  # fmt: skip
         with pytest.raises(error):
             function(wrong)
+    for one in (path, str(path), os.fsencode(path)):
+        with pytest.raises(TypeError, match="a list of paths, and not one path"):
+            function(one)
     assert path.exists()
 
 

@@ -4,6 +4,7 @@ those of a tree are the ones that os.walk() and os.lstat() find."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import os
@@ -164,8 +165,28 @@ def test_errors_name_the_path_and_bad_arguments_are_refused(tree):
         scandir(tree / "fifo")
     with pytest.raises(ValueError, match="'name', 'inode' or None, not 'size'"):
         scantree(tree, order="size")
+    for wrong in (1, 2, -1):
+        with pytest.raises(ValueError, match=f"descriptors={wrong}: it is 3 or more, or 0"):
+            scantree(tree, descriptors=wrong)
+    assert len(list(scantree(tree, descriptors=3))) == len(list(scantree(tree)))
     with pytest.raises(ValueError, match="depth first"):
         scantree(tree, leave=True, breadth_first=True)
+
+
+def test_a_loop_runs_while_a_thread_walks_a_tree(tmp_path):
+    for i in range(2000):
+        (tmp_path / f"{i}").touch()
+
+    async def work():
+        turns = 0
+        found = asyncio.create_task(asyncio.to_thread(list, scantree(tmp_path)))
+        while not found.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns, len(await found)
+
+    turns, found = asyncio.run(work())
+    assert found == 2001 and turns > 10
 
 
 def test_what_is_closed_or_given_up_leaves_no_descriptor(tree):

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import gc
+import io
 import os
 import random
 import termios
@@ -139,7 +140,7 @@ def test_arguments_that_contradict_or_are_out_of_bounds_are_refused(folder: Path
         with pytest.raises(ValueError, match="append and replace"):
             await files.write_file(folder / "small", b"x", append=True, replace=True)
         assert (folder / "small").read_text() == "hello"
-        for one in (str(folder / "small"), os.fsencode(folder / "small")):
+        for one in (str(folder / "small"), os.fsencode(folder / "small"), folder / "small"):
             with pytest.raises(TypeError, match="a list of paths"):
                 await files.read_files(one)
             with pytest.raises(TypeError, match="a list of paths"):
@@ -152,8 +153,12 @@ def test_arguments_that_contradict_or_are_out_of_bounds_are_refused(folder: Path
                     os.pread(file.fileno(), count, offset)
                 assert caught.value.errno == of_os.value.errno
             assert await file.pread(0, 0) == b""
-            with pytest.raises(OSError, match="Bad file descriptor"):
-                await file.pwrite(b"", 0)  # the file is open for reading
+            for refused in (file.pwrite(b"", 0), file.truncate(0)):
+                with pytest.raises(io.UnsupportedOperation, match=r"for writing \(mode 'r'\)"):
+                    await refused
+        async with files.open(folder / "small", "ab") as file:
+            with pytest.raises(io.UnsupportedOperation, match=r"for reading \(mode 'ab'\).*small"):
+                await file.read()
         with pytest.raises(ValueError, match="closed"):
             await file.pread(0, 0)
         with pytest.raises(ValueError, match="closed"):
@@ -234,7 +239,7 @@ def test_closed_files_take_no_request(folder: Path):
             assert await files.read_file(folder / "small") == b"hello"
             file = await files.open(folder / "small")
         for request in (files.read_file(folder / "small"), files.stat_files([folder])):
-            with pytest.raises(ValueError, match="the files are closed"):
+            with pytest.raises(ValueError, match="the files are closed: `async with` opens them"):
                 await request
         await file.close()
         assert (folder / "small") not in opened_paths()

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import libtrapless
-from libtrapless.aio import Files
+from libtrapless.aio import AsyncBatch, Files
 from tests.packages.async_files.test_python_async_files import opened_paths, run
 from tests.packages.conftest import run_python
 
@@ -227,12 +227,19 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
                     await request
         with pytest.raises(AttributeError, match="follow_symlinks=False"):
             files.lstat("/")
-        with pytest.raises(AttributeError, match=r"asyncio\.to_thread\(os\.makedirs"):
-            files.makedirs("/")
+        for name, remedy in (
+            ("makedirs", r"asyncio\.to_thread\(os\.makedirs"), ("read_text", "read_file"),
+            ("read_bytes", "read_file"), ("write_text", "write_file"), ("is_dir", "use stat"),
+            ("touch", "append=True"), ("fsync", "sync=True"), ("rmtree", r"shutil\.rmtree"),
+            ("scantree", r"to_thread\(list, libtrapless\.scantree"),
+        ):  # fmt: skip
+            with pytest.raises(AttributeError, match=f"'{name}': .*{remedy}"):
+                getattr(files, name)
         with pytest.raises(AttributeError, match=r"no attribute 'chroot'$"):
             files.chroot("/")
-        with pytest.raises(TypeError, match="async with"), files.open(tmp_path / "new"):
-            pass
+        for kind in (files.open(tmp_path / "new"), files, file, AsyncBatch()):
+            with pytest.raises(TypeError, match="use `async with`"), kind:
+                pass
         with pytest.raises(TypeError, match="async with"):
             async for _ in files.open(tmp_path / "new"):
                 pass
@@ -253,13 +260,66 @@ def test_names_of_other_libraries_are_answered_with_those_of_this_one(tmp_path: 
                 assert await file.read() == written
 
     run(work)
-    assert repr(Files(workers=3)) == "<Files workers=3>"
     workers: Any = "4"
     with pytest.raises(TypeError, match=r"workers='4'.*1 to 4096"):
         Files(workers=workers)
     backend: Any = "x"
     with pytest.raises(ValueError, match=r"backend='x': it is Backend\.PLAIN, Backend\.MODULE"):
         Files(backend=backend)
+
+
+def test_arguments_of_other_functions_are_answered_with_those_of_this_one(tmp_path: Path):
+    (tmp_path / "new").touch()
+
+    async def work(files: Any):
+        with pytest.raises(TypeError, match=r"mode 5: it is text, such as 'r'"):
+            files.open(tmp_path / "new", 5)
+        with pytest.raises(TypeError, match="no encoding, errors: its files have bytes only"):
+            files.open(tmp_path / "new", encoding="utf-8", errors="strict")
+        with pytest.raises(TypeError, match=r"mode='a': it is permissions.*append=True appends"):
+            await files.write_file(tmp_path / "new", "x", mode="a")
+        for entry in await files.scandir(tmp_path):
+            for question in ("is_dir", "is_file", "is_symlink"):
+                with pytest.raises(TypeError, match=rf"`if await entry\.{question}\(\):`"):
+                    bool(getattr(entry, question)())
+
+    run(work)
+
+
+def test_files_show_whether_they_are_closed():
+    files = Files(workers=3)
+    opened, closed = "<Files workers=3>", "<Files workers=3, closed>"
+
+    async def work():
+        shown = [repr(files)]
+        async with files:
+            await files.stat("/")
+            shown.append(repr(files))
+            shown.append(await asyncio.to_thread(repr, files))
+        return [*shown, repr(files)]
+
+    for _ in range(2):  # the next loop begins anew
+        assert asyncio.run(work()) == [opened, opened, opened, closed]
+        assert repr(files) == closed
+    files = Files(workers=3)
+    assert repr(files) == opened
+    files.close()
+    assert repr(files) == closed
+
+
+@pytest.mark.parametrize("mode", [None, 0o600])
+def test_an_error_of_the_new_file_beside_another_says_which_it_is(tmp_path: Path, mode: int | None):
+    """/proc/version is there, and /proc takes no new file."""
+
+    async def work(files: Files):
+        for path in ("/proc/version", tmp_path / "absent/file"):
+            with pytest.raises(FileNotFoundError, match=r"for the new file in the same") as caught:
+                await files.write_file(path, b"x", replace=True, mode=mode)
+            assert caught.value.filename == path
+        with pytest.raises(FileNotFoundError, match="directory: "):
+            await files.write_file(tmp_path / "absent/file", b"x", mode=mode)
+
+    run(work)
 
 
 def test_a_copy_to_the_same_file_is_refused_as_by_shutil(tmp_path: Path):

@@ -39,6 +39,7 @@ struct call *tlpy_call_create(const struct draft *draft)
 	call->nr = draft->nr;
 	call->slot = 0;
 	call->done = false;
+	call->dropped = false;
 	for (int i = 0; i < 2; i++)
 		call->paths[i] = Py_XNewRef(draft->paths[i]);
 	return call;
@@ -99,7 +100,9 @@ static bool is_done(struct call *call)
 {
 	if (call->done)
 		return true;
-	PyErr_Format(PyExc_RuntimeError, "%R is not complete: flush the batch first", call);
+	PyErr_Format(PyExc_RuntimeError, call->dropped ?
+		     "%R is not complete: the batch was closed" :
+		     "%R is not complete: flush the batch first", call);
 	return false;
 }
 
@@ -170,7 +173,8 @@ static PyObject *call_repr(PyObject *self)
 	if (call->done)
 		return PyUnicode_FromFormat("<Call %u %s: %lld>", call->slot, name,
 					    (long long)call->value);
-	return PyUnicode_FromFormat("<Call %u %s: queued>", call->slot, name);
+	return PyUnicode_FromFormat(call->dropped ? "<Call %u %s: dropped>" :
+						    "<Call %u %s: queued>", call->slot, name);
 }
 
 static PyObject *call_reduce(PyObject *self, PyObject *unused)

@@ -74,6 +74,7 @@ struct call {
 	uint32_t nr;
 	uint32_t slot;
 	bool done;
+	bool dropped;		/* its batch was closed first */
 };
 
 extern PyTypeObject *tlpy_call_type;

@@ -61,7 +61,8 @@ static int list_make(struct list *list, PyObject *paths, unsigned int calls)
 	int error;
 
 	memset(list, 0, sizeof(*list));
-	if (PyUnicode_Check(paths) || PyBytes_Check(paths)) {
+	if (PyUnicode_Check(paths) || PyBytes_Check(paths) ||
+	    PyObject_HasAttrString(paths, "__fspath__")) {
 		PyErr_SetString(PyExc_TypeError, "a list of paths, and not one path");
 		return -1;
 	}

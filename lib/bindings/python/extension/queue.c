@@ -92,6 +92,7 @@ static struct kept *empty_slots(struct queue *queue)
 		}
 		slot->kept = NULL;
 		slot->end = -1;
+		slot->call->dropped = !slot->call->done;
 		Py_CLEAR(slot->call); /* it has no finaliser, and runs no code of Python */
 	}
 	queue->used = 0;
@@ -126,9 +127,10 @@ PyObject *tlpy_queue_give_up(struct draft *draft)
 
 int tlpy_queue_slot_of(struct queue *queue, struct call *call)
 {
-	if (call->done || call->queue != queue->id) {
-		PyErr_Format(PyExc_ValueError, call->done ? "%R is not queued in this batch" :
-							    "%R is queued in another batch", call);
+	if (call->done || call->dropped || call->queue != queue->id) {
+		PyErr_Format(PyExc_ValueError, call->done || call->dropped ?
+			     "%R is not queued in this batch" : "%R is queued in another batch",
+			     call);
 		return -1;
 	}
 	return (int)call->slot;

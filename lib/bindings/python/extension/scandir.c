@@ -232,20 +232,31 @@ static int take_order(const char *order, unsigned int *flags)
 	return 0;
 }
 
+static int take_descriptors(int given, unsigned int *descriptors)
+{
+	if (given < 0 || given == 1 || given == 2) {
+		PyErr_Format(PyExc_ValueError, "descriptors=%d: it is 3 or more, or 0 for 64",
+			     given);
+		return -1;
+	}
+	*descriptors = (unsigned int)given;
+	return 0;
+}
+
 static PyObject *scantree(PyObject *module, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "top", "order", "breadth_first", "leave", "one_device",
 				 "follow_symlinks", "descriptors", NULL };
-	int breadth = 0, leave = 0, one_device = 0, follow = 0, error;
-	unsigned int flags = TL_WALK_FOLLOW_ROOT, descriptors = 0;
+	int breadth = 0, leave = 0, one_device = 0, follow = 0, given = 0, error;
+	unsigned int flags = TL_WALK_FOLLOW_ROOT, descriptors;
 	struct iterator *iterator;
 	PyObject *top, *owner;
 	const char *order = NULL, *text;
 
 	(void)module;
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$zppppI", names, &top, &order, &breadth,
-					 &leave, &one_device, &follow, &descriptors) ||
-	    take_order(order, &flags))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$zppppi", names, &top, &order, &breadth,
+					 &leave, &one_device, &follow, &given) ||
+	    take_order(order, &flags) || take_descriptors(given, &descriptors))
 		return NULL;
 	if (leave && breadth) {
 		PyErr_SetString(PyExc_ValueError, "leave is for walks that are depth first");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
-"""Names that programs know from files of io or aiofiles, and from os: what takes their place."""
+"""Names that programs know from io, os, pathlib or aiofiles: what takes their place."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ OF_FILE: Final = {
 OF_FILES: Final = {
     "lstat": "use stat(path, follow_symlinks=False)",
     "exists": "use stat(path), which raises FileNotFoundError",
-    **dict.fromkeys(("getsize", "isdir", "isfile"), "use stat(path)"),
+    **dict.fromkeys(("getsize", "isdir", "isfile", "is_dir", "is_file"), "use stat(path)"),
     "listdir": "use scandir(path)",
     "remove": "use unlink(path)",
     "replace": "use rename(source, target)",
+    "read_bytes": "use read_file(path)",
+    "read_text": "use (await read_file(path)).decode()",
+    **dict.fromkeys(("write_bytes", "write_text"), "use write_file(path, data)"),
+    "touch": 'use write_file(path, "", append=True)',
+    "fsync": "use write_file(path, data, sync=True), or fsync() of an open file",
+    "scantree": "use asyncio.to_thread(list, libtrapless.scantree(path))",
+    "rmtree": "use asyncio.to_thread(shutil.rmtree, path)",
     **{
         name: f"use asyncio.to_thread(os.{name}, ...)"
         for name in ("access", "chmod", "chown", "link", "makedirs", "readlink", "symlink", "utime")

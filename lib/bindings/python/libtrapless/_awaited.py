@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Never
 
-    from libtrapless.async_files import File
+    from libtrapless._file import File
 
 T = TypeVar("T")
 _OF_COROUTINES = ("_", "cr_", "gi_")
@@ -41,14 +41,30 @@ class _Wrapped(Coroutine[Any, Any, T]):
 class Answer(_Wrapped[bool]):
     """What a question to an entry returns. As a condition it would always be true."""
 
-    __slots__ = ()
+    __slots__ = ("_question",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, bool], question: str) -> None:
+        super().__init__(coroutine)
+        self._question = question
 
     def __bool__(self) -> bool:
         self.close()
-        raise TypeError("the answer must be awaited: `if await entry.is_dir():`")
+        raise TypeError(f"the answer must be awaited: `if await entry.{self._question}():`")
 
 
-class Opening(_Wrapped["File"]):
+class OnlyAsyncWith:
+    """What `async with` opens and closes: `with` cannot wait for that."""
+
+    __slots__ = ()
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> Never:
+            raise TypeError("use `async with` instead of `with`")
+
+        def __exit__(self, *_: object) -> None: ...
+
+
+class Opening(OnlyAsyncWith, _Wrapped["File"]):
     """What open() returns: `await` it, or use it in `async with`."""
 
     __slots__ = ("_file",)
@@ -64,9 +80,7 @@ class Opening(_Wrapped["File"]):
 
         def __enter__(self) -> Never:
             self.close()
-            raise TypeError("a file is opened by `async with`, not by `with`")
-
-        def __exit__(self, *_: object) -> None: ...
+            super().__enter__()
 
         def __aiter__(self) -> Never:
             self.close()

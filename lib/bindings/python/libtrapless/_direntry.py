@@ -45,13 +45,13 @@ class DirEntry(Generic[AnyStr]):
         return await self._stat(self.path, follow_symlinks=follow_symlinks)
 
     def is_dir(self, *, follow_symlinks: bool = True) -> Coroutine[Any, Any, bool]:
-        return Answer(self._is(modes.S_IFDIR, follow_symlinks))
+        return Answer(self._is(modes.S_IFDIR, follow_symlinks), "is_dir")
 
     def is_file(self, *, follow_symlinks: bool = True) -> Coroutine[Any, Any, bool]:
-        return Answer(self._is(modes.S_IFREG, follow_symlinks))
+        return Answer(self._is(modes.S_IFREG, follow_symlinks), "is_file")
 
     def is_symlink(self) -> Coroutine[Any, Any, bool]:
-        return Answer(self._is(modes.S_IFLNK, False))
+        return Answer(self._is(modes.S_IFLNK, False), "is_symlink")
 
     async def _is(self, kind: int, follow: bool) -> bool:
         known = self._type << 12  # DT_* are S_IF* without their lower bits

@@ -22,9 +22,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from libtrapless import abi
+from libtrapless._awaited import OnlyAsyncWith
 from libtrapless._direntry import DirEntry
+from libtrapless._file import File
 from libtrapless._ring import Queue
-from libtrapless.async_files import File, Files
+from libtrapless.async_files import Files
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +67,7 @@ class _Flush:
         return waiter is not None and not waiter.done() and not waiter.get_loop().is_closed()
 
 
-class AsyncBatch(Queue):
+class AsyncBatch(OnlyAsyncWith, Queue):
     """A batch for asyncio: `await batch.flush()` waits in a thread of its own, and the event loop
     goes on. Until the flush is over, nothing can be queued.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 """Files for asyncio: what all tasks ask for in one turn of the loop goes to few workers together.
 
-It owns the functions that tasks await, and the link between a loop and its engine. The engine, in
+It owns the functions of Files, and the link between a loop and its engine. The engine, in
 the extension, owns operations and their memory. libtrapless.aio shows what is for users.
 """
 
@@ -13,35 +13,29 @@ import errno
 import os
 import shutil
 import stat as modes
-import sys
-import warnings
 from typing import TYPE_CHECKING, Any, AnyStr, Final, Literal, cast, overload
 
-from libtrapless._absent_names import OF_FILE, OF_FILES, absent
-from libtrapless._awaited import Opening
+from libtrapless._absent_names import OF_FILES, absent
+from libtrapless._awaited import OnlyAsyncWith, Opening
 from libtrapless._direntry import DirEntry
-from libtrapless._ring import Engine, FileDescriptor, Queue
+from libtrapless._file import BYTES, NUMBER, STATUS, File
+from libtrapless._ring import Engine, Queue
 from libtrapless.abi import Backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
-    from typing import Self
+    from typing import Never, Self
 
     from _typeshed import ReadableBuffer, StrOrBytesPath
 
-NUMBER: Final = 0
-BYTES: Final = 1
-STATUS: Final = 2
 DESCRIPTOR: Final = 4
 SYNC: Final = 1
 REPLACE: Final = 2
 MODE: Final = 4
-ROOM: Final = 65536
 WORKERS_MAX: Final = 4096
 AT_FDCWD: Final = -100
 AT_SYMLINK_NOFOLLOW: Final = 0x100
 AT_REMOVEDIR: Final = 0x200
-AT_EMPTY_PATH: Final = 0x1000
 
 _FLAGS: Final = {None: 0, Backend.PLAIN: 1, Backend.MODULE: 2}
 _MODES: Final = {
@@ -54,13 +48,6 @@ _MODES: Final = {
     "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
     "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL,
 }
-
-
-def _check_not_negative(path: StrOrBytesPath, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 0:
-            text = f"{os.strerror(errno.EINVAL)} ({name}={number})"
-            raise OSError(errno.EINVAL, text, path)
 
 
 class _Link:
@@ -95,125 +82,7 @@ class _Link:
         self.engine.close()
 
 
-class File:
-    """An open file. Reads and writes name their place, so tasks may share it."""
-
-    _unclosed = False
-
-    def __init__(self, files: Files, fd: int, path: StrOrBytesPath) -> None:
-        self._files = files
-        self._path = path
-        self._descriptor = FileDescriptor(fd)  # closed with its last owner, if not before
-        self._unclosed = True
-
-    def __del__(self) -> None:
-        if self._unclosed:
-            text = f"unclosed file {self._path!r}: use `async with files.open(path) as file`"
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str):
-            """Raise AttributeError, which says what to use in place of a name of other files."""
-            raise absent(self, name, OF_FILE)
-
-    def __repr__(self) -> str:
-        return f"<File {self._path!r}{'' if self._unclosed else ', closed'}>"
-
-    @property
-    def name(self) -> StrOrBytesPath:
-        """The path, as it was given to open()."""
-        return self._path
-
-    def fileno(self) -> int:
-        """The descriptor, as a number. ValueError if the file is closed."""
-        return self._descriptor.fileno()
-
-    async def pread(self, count: int, offset: int) -> bytes:
-        """Up to `count` bytes from `offset` on; fewer only at the file's end."""
-        _check_not_negative(self._path, count=count, offset=offset)
-        parts = []
-        while True:
-            part = cast("bytes", await self._call(BYTES, "pread64", None, min(count, ROOM), offset))
-            parts.append(part)
-            count -= len(part)
-            offset += len(part)
-            if not count or not part:
-                return b"".join(parts)
-
-    async def pwrite(self, data: ReadableBuffer, offset: int) -> int:
-        """Write all of `data` at `offset`, and return its length."""
-        if isinstance(data, str):
-            raise TypeError("a file takes bytes: use text.encode()")
-        _check_not_negative(self._path, offset=offset)
-        view = memoryview(data).cast("B")
-        done = 0
-        while True:
-            rest = view[done:]
-            written: int = await self._call(NUMBER, "pwrite64", rest, len(rest), offset + done)
-            done += written
-            if done == len(view):
-                return done
-
-    async def read(self, size: Literal[-1] = -1) -> bytes:
-        """The whole file."""
-        if size != -1:
-            raise TypeError(f"read() returns the whole file: use pread({size!r}, offset)")
-        return await self.pread(sys.maxsize, 0)
-
-    async def stat(self) -> os.stat_result:
-        """os.fstat() of the file."""
-        found = await self._call(STATUS, "newfstatat", b"", None, AT_EMPTY_PATH)
-        return cast("os.stat_result", found)
-
-    async def fsync(self) -> None:
-        """Return when what was written is on the disk, as os.fsync()."""
-        await self._call(NUMBER, "fsync")
-
-    async def truncate(self, length: int) -> None:
-        """Cut the file to `length` bytes, or fill it up with zeros, as os.ftruncate()."""
-        await self._call(NUMBER, "ftruncate", length)
-
-    async def _call(self, kind: int, name: str, *arguments: object) -> Any:
-        return await self._files._call(self._path, kind, name, self._descriptor, *arguments)
-
-    async def close(self) -> None:
-        """Close the file, or leave that to the last request that is under way: no other file gets
-        its descriptor before."""
-        self._unclosed = False
-        fd = self._descriptor.detach()
-        if fd >= 0:
-            try:
-                link = self._files._link()
-                future: asyncio.Future[int] = link.create_future()
-                number = link.engine.call(future, NUMBER, self._path, "close", fd)
-            except (OSError, RuntimeError, ValueError):  # no loop runs any more, or it is another's
-                os.close(fd)
-                return
-            await link.outcome(future, number)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The lines, each with its end."""
-        offset = 0
-        begun: list[bytes] = []  # a line whose end has not been read
-        while part := await self.pread(ROOM, offset):
-            offset += len(part)
-            first, *others = part.split(b"\n")
-            begun.append(first)
-            for other in others:
-                yield b"".join(begun) + b"\n"
-                begun = [other]
-        if any(begun):
-            yield b"".join(begun)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
-class Files:
+class Files(OnlyAsyncWith):
     """File functions for asyncio. Any number of tasks, loops and threads may use one object; it
     needs neither root nor the module.
 
@@ -249,7 +118,12 @@ class Files:
             raise absent(self, name, OF_FILES)
 
     def __repr__(self) -> str:
-        return f"<Files workers={self._workers}>"
+        links = self._links.values()
+        try:
+            closed = self._is_closed(asyncio.get_running_loop())
+        except RuntimeError:
+            closed = self._closed or (bool(links) and not any(links))
+        return f"<Files workers={self._workers}{', closed' if closed else ''}>"
 
     async def read_file(self, path: StrOrBytesPath) -> bytes:
         """The bytes of a file."""
@@ -273,7 +147,8 @@ class Files:
         mode: int | None = None,
     ) -> int:
         """Write a whole file, and return the number of bytes; text is written as UTF-8. With `sync`
-        they are on the disk then. A new file has `mode`, or 0o666, without the bits of the umask.
+        they are on the disk then. A new file has `mode`, or 0o666, without the bits of the umask. A
+        file that exists keeps its permissions; it is emptied first, unless `append` is given.
 
         With `replace` the bytes go to a new file, which takes the old one's place when it is whole.
         It has `mode`, or the permissions of the old file if none is given. It does not have the old
@@ -281,6 +156,8 @@ class Files:
         16 hexadecimal digits and ".tmp", in the same folder; after an error it is removed."""
         if append and replace:
             raise ValueError("append and replace exclude each other")
+        if isinstance(mode, str):
+            raise TypeError(f"mode={mode!r}: it is permissions, as 0o644; append=True appends")
         if isinstance(data, str):
             data = data.encode()
         flags = os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
@@ -297,7 +174,13 @@ class Files:
         link = self._link()
         future: asyncio.Future[int] = link.create_future()
         number = link.engine.write(future, path, data, flags, mode, how)
-        return cast("int", await link.outcome(future, number))
+        try:
+            return cast("int", await link.outcome(future, number))
+        except OSError as error:
+            if how & REPLACE and error.errno in (errno.ENOENT, errno.EACCES, errno.EROFS):
+                text = f"{error.strerror} (for the new file in the same folder)"
+                raise OSError(error.errno, text, path) from None
+            raise
 
     async def stat(self, path: StrOrBytesPath, *, follow_symlinks: bool = True) -> os.stat_result:
         """os.stat() of a path."""
@@ -331,7 +214,8 @@ class Files:
         onerror: Callable[[OSError], object] | None = None,
     ) -> AsyncIterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
         """What os.walk() yields from the top down. A caller that removes names of folders leaves
-        those folders out. It follows no link."""
+        those folders out. It follows no link. `onerror` is called with the OSError of a folder that
+        cannot be listed, and without it that is left out, also `top`."""
         waiting = [os.fspath(top)]
         while waiting:
             path = waiting.pop()
@@ -354,16 +238,23 @@ class Files:
             yield path, folders, others
             waiting += [os.path.join(path, name) for name in reversed(folders) if name not in links]
 
-    def open(self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666) -> Opening:
+    def open(
+        self, path: StrOrBytesPath, mode: str = "r", permissions: int = 0o666, **of_text: Never
+    ) -> Opening:
         """Open a file for bytes, with a mode as of open(): r, w, a or x, with or without + and b.
-        `await` the result, or use it in `async with`, which closes the file."""
+        `await` the result, or use it in `async with`, which closes the file. A new file has
+        `permissions`, 0o666 by default, without the bits of the umask."""
+        if of_text:
+            raise TypeError(f"open() has no {', '.join(of_text)}: its files have bytes only")
+        if not isinstance(mode, str):
+            raise TypeError(f"mode {mode!r}: it is text, such as 'r'")
         flags = _MODES.get(mode.replace("b", ""))
         if flags is None:
             known = ", ".join(_MODES)
             raise ValueError(f"mode {mode!r}: {known} are known, for bytes, with or without b")
-        return Opening(self._open(path, flags, permissions))
+        return Opening(self._open(path, mode, flags, permissions))
 
-    async def _open(self, path: StrOrBytesPath, flags: int, permissions: int) -> File:
+    async def _open(self, path: StrOrBytesPath, mode: str, flags: int, permissions: int) -> File:
         link = self._link()
         future: asyncio.Future[int] = link.create_future()
         number = link.engine.call(
@@ -375,14 +266,15 @@ class Files:
             if future.done() and not future.cancelled() and not future.exception():
                 os.close(future.result())
             raise
-        return File(self, fd, path)
+        return File(self, fd, path, mode)
 
     async def unlink(self, path: StrOrBytesPath) -> None:
         """Remove a file or a link."""
         await self._number(path, "unlinkat", AT_FDCWD, path, 0)
 
     async def mkdir(self, path: StrOrBytesPath, mode: int = 0o777) -> None:
-        """Make a folder; its parent must be there."""
+        """Make a folder with `mode`, 0o777 by default, without the bits of the umask. Its parent
+        must be there."""
         await self._number(path, "mkdirat", AT_FDCWD, path, mode)
 
     async def rmdir(self, path: StrOrBytesPath) -> None:
@@ -415,12 +307,13 @@ class Files:
     async def stat_files(
         self, paths: Iterable[StrOrBytesPath], *, follow_symlinks: bool = True
     ) -> list[os.stat_result | OSError]:
-        """os.stat() of many files, likewise."""
+        """os.stat() of many files, in their order, with an OSError in the place of each for which
+        it failed. 64 are under way at a time."""
         return await self._many(paths, STATUS, 0 if follow_symlinks else AT_SYMLINK_NOFOLLOW)
 
     async def _many(self, paths: Iterable[StrOrBytesPath], kind: int, flags: int = 0) -> list[Any]:
         """No task and no future for each file."""
-        if isinstance(paths, (str, bytes)):
+        if isinstance(paths, (str, bytes, os.PathLike)):
             raise TypeError("a list of paths, and not one path")
         link = self._link()
         future: asyncio.Future[list[Any]] = link.create_future()
@@ -447,14 +340,17 @@ class Files:
         link = self._latest
         if link is not None and link.loop is loop:
             return link
-        if self._closed or (loop in self._links and self._links[loop] is None):
-            raise ValueError("the files are closed")
+        if self._is_closed(loop):
+            raise ValueError("the files are closed: `async with` opens them again")
         link = self._links.get(loop)
         if link is None:
             self._close([other for other in list(self._links) if other.is_closed()])
             link = self._links[loop] = _Link(loop, self._workers, self._flags)
         self._latest = link
         return link
+
+    def _is_closed(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._closed or (loop in self._links and self._links[loop] is None)
 
     def _close(
         self,
