@@ -104,5 +104,13 @@ def test_a_recipe_prints_what_is_shown(
     assert re.fullmatch(expected, done.stdout), f"{title}: {done.stdout}{done.stderr}"
 
 
+def test_the_recipe_that_needs_the_module_says_so_where_it_is_not_loaded(tmp_path: Path) -> None:
+    (code,) = [code for title, _, code, *_ in RECIPES if title.startswith("Count what a call")]
+    argv = command("c", code, tmp_path)
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == "no batch by the module: No such file or directory\n"
+
+
 def test_every_section_is_a_recipe() -> None:
     assert [title for title, *_ in RECIPES] == re.findall(r"^## (.*)$", TEXT, re.M)
