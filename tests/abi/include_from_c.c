@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The headers stand alone in strict C11, in either order and twice. It tests no behaviour.
+ * The headers stand alone in strict C11, in either order and twice, and bring the numbers of calls.
+ * It tests no behaviour.
  */
 #include <linux/trapless.h>
 #include <trapless.h>
@@ -11,6 +12,7 @@
 
 int main(void)
 {
+	_Static_assert(SYS_close > 0, "a call has a number");
 	_Static_assert(sizeof(struct tl_request) == 64, "a request is one cache line");
 	return 0;
 }

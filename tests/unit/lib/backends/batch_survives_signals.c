@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal handler ends a flush early and nothing is lost, made twice or left unsaid: the rest
- * stays queued, and an interrupted call says so.
+ * stays queued, and an interrupted call says so. Destroying the batch drops the rest.
  */
 #include "lib_check.h"
 
@@ -51,6 +51,27 @@ static void flush_of_all_goes_on_after_a_handler(unsigned int flags)
 	CHECK_EQ(tl_batch_result(batch, 2), -EBADF);
 	CHECK_EQ(tl_batch_flush_all(batch), 0);
 	tl_batch_destroy(batch);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void destroyed_batch_makes_no_call(unsigned int flags)
+{
+	struct tl_batch *batch = batch_new_flags(8, flags);
+	int fd = MUST(memfd_create("dropped", 0)), pipes[2];
+	pid_t waker;
+	char byte;
+
+	add_read_to_interrupt(batch, pipes, &byte);
+	CHECK_EQ(tl_batch_barrier(batch), 0);
+	TL_ADD(batch, SYS_write, fd, "x", 1);
+	waker = signal_when_asleep(SIGALRM);
+	CHECK_EQ(tl_batch_flush(batch), 1);
+	CHECK_EXITED(child_wait(waker), 0);
+	CHECK_EQ(tl_batch_queued(batch), 1);
+	tl_batch_destroy(batch);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 0);
+	close(fd);
 	close(pipes[0]);
 	close(pipes[1]);
 }
@@ -179,6 +200,8 @@ int main(void)
 	interrupted_call_says_so();
 	flush_of_all_goes_on_after_a_handler(0);
 	flush_of_all_goes_on_after_a_handler(TL_UNORDERED);
+	destroyed_batch_makes_no_call(0);
+	destroyed_batch_makes_no_call(TL_UNORDERED);
 	restarted_call_goes_on();
 	every_call_of_a_storm_is_made_once();
 	return 0;

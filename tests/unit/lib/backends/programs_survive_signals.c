@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A signal handler stops a program between two steps, and another flush goes on there: no step is
- * lost and none is made twice. A program that would never end can be stopped.
+ * lost and none is made twice. A program that would never end can be stopped. One that is destroyed
+ * before its end leaves open what it has opened.
  */
 #include "lib_check.h"
 
@@ -108,8 +109,35 @@ static void endless_program_can_be_killed(void)
 	CHECK_KILLED(child_wait(child), SIGKILL);
 }
 
+static void destroyed_program_closes_nothing(void)
+{
+	struct tl_batch *batch = batch_new(8);
+	int pipes[2], opened, closed, fd;
+	pid_t waker;
+	char byte;
+
+	add_read_to_interrupt(batch, pipes, &byte);
+	opened = TL_ADD(batch, SYS_dup, pipes[0]);
+	TL_ADD(batch, SYS_read | TL_RESULT(0), opened, &byte, 1);
+	closed = TL_ADD(batch, SYS_close | TL_RESULT(0), opened);
+	waker = signal_when_asleep(SIGALRM);
+	CHECK_EQ(tl_batch_flush(batch), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
+	waker = signal_when_asleep(SIGALRM);
+	CHECK_EQ(tl_batch_flush(batch), -EINTR);
+	CHECK_EXITED(child_wait(waker), 0);
+	CHECK(tl_batch_done(batch, opened));
+	CHECK(!tl_batch_done(batch, closed));
+	fd = (int)tl_batch_result(batch, opened);
+	tl_batch_destroy(batch);
+	CHECK_EQ(close(fd), 0);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 int main(void)
 {
+	destroyed_program_closes_nothing();
 	every_step_of_a_storm_is_made_once();
 	interrupted_call_says_so_and_jumps();
 	jump_out_of_flush_repeats_nothing();
