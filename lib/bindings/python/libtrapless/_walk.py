@@ -21,6 +21,8 @@ def walk(
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     """What os.walk() yields from the top down: a folder's path, the names of the folders in it, and
     those of its other files. A caller that removes names of folders leaves those folders out.
+    `onerror` is called with the OSError of a folder that cannot be read, and without it that is
+    left out, also `top`.
     """
     waiting = [os.fspath(top)]
     while waiting:
