@@ -71,11 +71,12 @@ def document(reports: Sequence[Report]) -> str:
 
 
 def _names(reports: Sequence[Report]) -> list[str]:
-    """The kernels of each report; with its folder where several are of the same."""
-    kernels = [", ".join(sorted({one.result.kernel for one in each.sections})) for each in reports]
+    """The kernels of each report; with its folder where another report has one of them, too."""
+    kernels = [{one.result.kernel for one in each.sections} for each in reports]
+    shared = {kernel for own in kernels for kernel in own if sum(kernel in o for o in kernels) > 1}
     return [
-        f"{kernel} ({report.directory})" if kernels.count(kernel) > 1 else kernel
-        for kernel, report in zip(kernels, reports, strict=True)
+        ", ".join(sorted(own)) + (f" ({report.directory})" if own & shared else "")
+        for own, report in zip(kernels, reports, strict=True)
     ]
 
 

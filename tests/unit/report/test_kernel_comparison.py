@@ -96,6 +96,10 @@ def test_results_of_one_kernel_are_told_apart_by_their_folders(two):
     again = replace(other, sections=(replace(other.sections[0], result=result),))
     text = kernel_comparison.document([first, again])
     assert f"| call | 1.2.3-stock ({two[0]}) | 1.2.3-stock ({two[1]}) |" in text
+    both = replace(again, sections=(*again.sections, *other.sections))
+    text = kernel_comparison.document([first, both])
+    names = f"1.2.3-stock ({two[0]}) | 1.2.3-stock, 4.5.6-other ({two[1]})"
+    assert f"| call | {names} |" in text
 
 
 def test_equal_results_differ_in_nothing(chosen):
