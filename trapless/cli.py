@@ -68,21 +68,23 @@ def cli() -> None:
 @click.option("--calls", is_flag=True, help="List which system calls may be wrapped, and why not.")
 @click.option("--online", is_flag=True, help="Also ask whether the mirror of kernels answers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-@click.argument("names", nargs=-1, metavar="[CALL|CLASS]...")
+@click.argument("names", nargs=-1, metavar="[peek|CALL|CLASS]...")
 def doctor(calls: bool, online: bool, as_json: bool, names: tuple[str, ...]) -> None:
     """Say what this machine and kernel can run.
 
-    For each 'no' it gives the reason and the remedy. It changes nothing. With --calls, CALL is a
-    name, a pattern or a number, and CLASS is any, null-mask, self-value, batch-only, refused, or
-    compound for requests that are no system calls.
+    For each 'no' it gives the reason and the remedy. It changes nothing. With `peek` it says only
+    what `trapless peek` can look into, and what that lacks. With --calls, CALL is a name, a pattern
+    or a number, and CLASS is any, null-mask, self-value, batch-only, refused, or compound for
+    requests that are no system calls.
 
     \b
+    trapless doctor peek
     trapless doctor --calls 'epoll_*' execve
     trapless doctor --calls refused | less
     """
     from trapless.doctor import diagnosis as part
 
-    if names and not calls:
+    if names and not calls and names != (part.PEEK,):
         raise click.UsageError("names of calls go with --calls")
     sys.exit(part.run(calls=calls, names=names, as_json=as_json, online=online))
 

@@ -25,6 +25,9 @@ LAB_NEEDS = ("python", "qemu", "memory")
 HOST_NEEDS = ("x86-64", "symbols", "headers", "loading", "unsigned")
 """Without these the module cannot be loaded into the running kernel."""
 
+PEEK = "peek"
+"""The name of the one group that is shown alone: operators of VMs need no other."""
+
 TABLE_COLUMNS_MIN = 60
 """On a narrower terminal the table's marks and answers would be left out; lines wrap."""
 
@@ -40,15 +43,19 @@ class Group:
 def run(
     *, calls: bool = False, names: Sequence[str] = (), as_json: bool = False, online: bool = False
 ) -> int:
-    """Print the findings, or with `calls` the table of system calls; always 0."""
+    """Print the findings, with the name `peek` only its own, or with `calls` the table of calls;
+    always 0."""
     if calls:
         from trapless import calls as calls_table
         from trapless.doctor import compound_calls
 
         calls_table.show(names, as_json=as_json, compound=compound_calls.examine(Host()))
         return 0
-    with ConsoleProgress() as progress:
-        groups = examine(Host(), online=online, progress=progress)
+    if tuple(names) == (PEEK,):
+        groups: tuple[Group, ...] = (peek_group(Host()),)
+    else:
+        with ConsoleProgress() as progress:
+            groups = examine(Host(), online=online, progress=progress)
     show(groups, sys.stdout, as_json=as_json)
     return 0
 
@@ -71,9 +78,14 @@ def examine(
     reporter.step(_step(supervisor_offer.TITLE))
     groups.insert(-1, Group(supervisor_offer.TITLE, supervisor_offer.examine(host)))
     reporter.step(_step(peek_sources.TITLE))
-    groups.insert(-1, Group(peek_sources.TITLE, peek_sources.examine(host)))
+    groups.insert(-1, peek_group(host))
     reporter.done()
     return tuple(groups)
+
+
+def peek_group(host: Host) -> Group:
+    """What peek can look into."""
+    return Group(peek_sources.TITLE, peek_sources.examine(host))
 
 
 def _step(title: str, question: str = "") -> str:
@@ -87,8 +99,10 @@ def _step(title: str, question: str = "") -> str:
 
 
 def verdict(groups: Sequence[Group]) -> list[str]:
-    """What can be done here, in a few sentences."""
+    """What can be done here, in a few sentences; none of peek alone."""
     answers = {one.id: one for group in groups for one in group.capabilities}
+    if "device" not in answers:
+        return []
 
     def lacking(needs: Sequence[str]) -> list[str]:
         return [answers[need].title for need in needs if not answers[need].ok]
@@ -138,7 +152,8 @@ def _lines(groups: Sequence[Group]) -> list[str]:
             lines.append(f"  {'yes' if one.ok else 'no ':<4} {one.title}: {one.found}")
             if not one.ok or _hint(one):
                 lines.append(f"       -> {one.remedy}")
-    return [*lines, "", *verdict(groups)]
+    can = verdict(groups)
+    return [*lines, "", *can] if can else lines
 
 
 def _hint(one: Capability) -> bool:

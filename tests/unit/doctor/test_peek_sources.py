@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.doctor.test_diagnosis import host
 from trapless.base.missing import remedy
+from trapless.cli import cli
 from trapless.doctor import peek_sources
 from trapless.peek.kernel.memories.kcore import KCORE
 
@@ -59,3 +61,11 @@ def test_what_the_commands_lack_is_named_at_once(tmp_path, monkeypatch):
     assert answer.remedy.endswith("; `make workloads` builds it") and answer.remedy.startswith(
         remedy("pyarrow")
     )
+
+
+def test_operators_of_vms_may_ask_for_peek_alone():
+    done = CliRunner().invoke(cli, ["doctor", "peek"])
+    titles = [line for line in done.output.splitlines() if not line.startswith(" ")]
+    assert done.exit_code == 0 and titles == [f"{peek_sources.TITLE}:"]
+    done = CliRunner().invoke(cli, ["doctor", "peek", "getpid"])
+    assert done.exit_code == 2 and "names of calls go with --calls" in done.output

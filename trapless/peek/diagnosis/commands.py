@@ -229,7 +229,7 @@ def _diagnosis_of(opener: Opener, one: Found, longer_s: float) -> Diagnosis:
 @click.option("--threads", "every_thread", is_flag=True, help="List every thread of a process.")
 @_json
 def ps(every_thread: bool, as_json: bool) -> None:
-    """List the processes of a machine.
+    """List the processes of a machine: programs, then the kernel's own threads.
 
     STATE is R (it runs or wants to), S (it sleeps), D (it is blocked), I (an idle kernel thread), T
     (it is stopped) or Z (it has ended). FOR is the time since it ran last. Its CPU follows, the

@@ -122,9 +122,9 @@ def diagnosis_in_json(found: Diagnosis) -> dict[str, Any]:
 
 
 def processes(found: Sequence[Process]) -> Iterator[str]:
-    """The lines of `peek ps`."""
+    """The lines of `peek ps`: programs, then what has no command line, as threads of the kernel."""
     yield f"{'PID':>7} STATE {'FOR':>7} {'CPU':>3} {'WAITS IN':<28} {'NAME':<16} COMMAND"
-    for one in found:
+    for one in sorted(found, key=lambda one: not str(one.command)):
         command = str(one.command) or f"[{one.comm}]"
         yield (
             f"{one.pid:>7} {one.state:<5} {duration(one.seconds):>7} {one.cpu:>3} "

@@ -120,3 +120,11 @@ def test_keys_of_top_and_report_are_documented(
     cpu.judged, cpu.who = 1, Counter({1: 1})  # someone switched interrupts off
     check("top", second, json_form.sums(summary, 1000))
     check("report", {"boots": [{key: one for key, one in boot.items() if key not in of_top}]})
+
+
+def test_people_see_programs_before_threads_of_the_kernel():
+    """A machine has dozens of those. JSON keeps the order of process numbers."""
+    none = GuestText(b"")
+    rows = [Process(n, n, "S", 1.0, 0, WEB, "", none if n < 3 else WEB) for n in range(1, 5)]
+    assert [line.split()[0] for line in text.processes(rows)] == ["PID", "3", "4", "1", "2"]
+    assert [one["pid"] for one in text.processes_in_json(rows)] == [1, 2, 3, 4]
