@@ -375,19 +375,19 @@ def _comparison(report: Report) -> Iterator[str]:
 
 
 def _assumptions(report: Report) -> Iterator[str]:
-    names = [one.name for one in report.mechanisms]
     sentences = [
         "clocks: nothing overlaps, so real ones are fewer; sources: docs/stat.md",
         "crossings, directly: each interrupt costs as much as a system call's trap",
         "by the other side, pollution: misses that would not be if user mode and the kernel had "
-        "caches and TLBs of their own",
+        "caches and TLBs of their own; below 0 where one side finds what the other has loaded: "
+        "batches then add clocks",
     ]
-    if "supervisor mode" in names:
+    if any(one.name == "supervisor mode" for one in report.mechanisms):
         sentences.append(
             "supervisor mode: all of the program is in it, from its first call on; what that "
             "saves is calibrated on this kernel in the same boot"
         )
-    if any(name.startswith("batches") for name in names):
+    if any(one.name.startswith("batches") for one in report.mechanisms):
         sentences.append("batches: every call may wait for 31 others, which few programs allow")
     yield "Assumed:"
     for text in sentences:

@@ -292,6 +292,11 @@ def test_the_savings_name_the_option_that_knows_about_walks(found):
     assert re.search("at most by batches of 32.*\n.*--calls says what walks", shown)
 
 
+def test_a_saving_below_0_is_explained(found):
+    shown = " ".join(" ".join(stat_text.lines(run_report.Report(found), ["find"])).split())
+    assert "below 0 where one side finds what the other has loaded: batches then add" in shown
+
+
 # ---- Options and errors ------------------------------------------------------------------------
 
 
