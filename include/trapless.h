@@ -116,6 +116,7 @@ struct tl_batch {
  * for an unknown value of TRAPLESS_BACKEND.
  */
 int tl_batch_create(struct tl_batch **batch, unsigned int entries, unsigned int flags);
+/* Drops the calls that are still queued, and makes none of them. */
 void tl_batch_destroy(struct tl_batch *batch);
 enum tl_backend tl_batch_backend(const struct tl_batch *batch);
 /*
@@ -135,12 +136,12 @@ TL_INLINE int tl_batch_add(struct tl_batch *batch, uint32_t nr, uint64_t a0, uin
 			   uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /*
- * Executes all queued calls in order, by one crossing unless signals interrupt it. Returns the
- * number of completed calls. That number is less than the number of queued calls only when a signal
- * handler has run; another flush then makes the rest. A call that the handler interrupted is
- * complete, with result -EINTR, or still queued if the handler has SA_RESTART. The calls of a
- * traced thread are made one by one, so that the tracer sees them. Returns -EPERM in the child of a
- * fork.
+ * Executes all queued calls in order, by one crossing unless signals interrupt it. Returns how many
+ * calls this flush has completed; for programs of calls see below. That number is less than the
+ * number of queued calls only when a signal handler has run; another flush then makes the rest. A
+ * call that the handler interrupted is complete, with result -EINTR, or still queued if the handler
+ * has SA_RESTART. The calls of a traced thread are made one by one, so that the tracer sees them.
+ * Returns -EPERM in the child of a fork.
  *
  * With TL_UNORDERED the library chooses the order. Of 128 calls that were queued together, those
  * with the same number and first argument are made side by side. Calls with the same number and
@@ -155,7 +156,7 @@ int tl_batch_flush(struct tl_batch *batch);
  * calls, a smaller number for other batches) and after -ETIME. Returns the number of calls that
  * were queued, which are all complete, or any other error of tl_batch_flush(): calls that are not
  * complete then stay queued. It never returns from a program of calls that never ends. Where a
- * handler asks to stop, use tl_batch_flush() and look at the handler's flag after each flush.
+ * handler asks to stop, use tl_batch_flush() in the loop that tl_batch(3) has under Signals.
  */
 int tl_batch_flush_all(struct tl_batch *batch);
 
