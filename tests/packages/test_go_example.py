@@ -72,6 +72,19 @@ def test_a_program_of_another_module_imports_the_package(programs, tmp_path):
     assert "open absent: no such file" in run("./mine", cwd=tmp_path).stdout
 
 
+def test_a_program_that_is_linked_statically_needs_no_path_of_the_library(programs, tmp_path):
+    (line,) = re.findall(r"^go (build -ldflags .*)", PAGE, re.M)
+    *options, example = shlex.split(line, comments=True)
+    go(*options, "-o", tmp_path, example)
+    done = subprocess.run([tmp_path / "first"], capture_output=True, text=True, env={})
+    assert "open absent: no such file" in done.stdout
+
+
+def test_the_page_has_the_walk_of_an_example():
+    (shown,) = re.findall(r"^func treeBytes.*?^}$", PAGE, re.M | re.S)
+    assert shown in (EXAMPLE / "example_test.go").read_text()
+
+
 def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
     files = random_trees.texts(tmp_path)
     (tmp_path / "link").symlink_to("/absent")
@@ -79,6 +92,14 @@ def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) == sum(path.stat().st_size for path in files)
     assert run(programs / "du", "-walkdir", tmp_path).stdout == done.stdout
+
+
+def test_the_count_takes_a_tree(programs, tmp_path):
+    (tmp_path / "file").touch()
+    lines = run(programs / "count", tmp_path).stdout.splitlines()
+    assert lines[0].startswith(f"a file of {tmp_path}: ")
+    assert lines[3].startswith("getppid ") and lines[-1].startswith("one by one: ")
+    assert "no such file" in run(programs / "count", "/absent").stderr
 
 
 def test_a_tree_that_is_not_there_is_an_error(programs):

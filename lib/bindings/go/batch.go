@@ -20,7 +20,9 @@ static __u32 number_of(__u32 nr)
 {
 	__u32 number = nr & TL_NR_MASK;
 
-	return number >= TL_NR_INCREASE || tl_call_get_class(number, NULL, NULL) >= 0 ? nr : number;
+	if (nr == number || number >= TL_NR_INCREASE)
+		return nr;
+	return tl_call_get_class(number, NULL, NULL) >= 0 ? nr : number;
 }
 
 // Makes the calls, also where Go's own signals interrupt them, and stores the result of each.

@@ -196,6 +196,35 @@ func TestAClosedWalkReturnsErrClosed(t *testing.T) {
 	}
 }
 
+func TestAWalkHoldsAtMost65Descriptors(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, strings.Repeat("d/", 100)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	before, most := open(), 0
+	walk, err := NewWalk(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	err = walk.Each(func(entry *Entry) error {
+		if held := open() - before; held > most {
+			most = held
+		}
+		return entry.Err
+	})
+	if err != nil || most > 65 || most < 64 {
+		t.Fatal(err, most)
+	}
+}
+
 func TestWalksOfSeveralGoroutinesFindTheSame(t *testing.T) {
 	root := makeTree(t)
 	expected := visited(t, root, "", ByName)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
-// Prints how long a file takes in a walk, and a call alone and in batches. In `trapless lab --icount` a
-// nanosecond is an instruction. To count a call of your own, add a row.
+// Prints how long a file takes in a walk, and a call alone and in batches, with the module and without
+// it. In `trapless lab --icount` a nanosecond is an instruction. To count a call of your own, add a row.
+//
+//	count [TREE]
 
 package main
 
@@ -11,9 +13,11 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
+	"unsafe"
 
 	trapless "trapless.example/go"
 )
@@ -22,20 +26,73 @@ const callsMax, repeats = 64, 20
 
 type row struct {
 	name  string
-	plain func()
-	queue func(batch *trapless.Batch)
+	alone func()
+	queue func(batch *trapless.Batch, calls int)
+}
+
+func queueFstat(batch *trapless.Batch, at uint64) {
+	batch.Add(syscall.SYS_FSTAT, uint64(in), at)
 }
 
 var (
-	one, many syscall.Stat_t
-	rows      = []row{
+	file, _ = os.Open("/proc/self/exe")
+	null, _ = os.OpenFile("/dev/null", os.O_WRONLY, 0)
+	in, out = file.Fd(), null.Fd()
+	status  = new(syscall.Stat_t)
+	buffer  = make([]byte, callsMax)
+	// One array for all calls is pinned once; an object of each call takes longer.
+	array = make([]syscall.Stat_t, callsMax)
+	each  []*syscall.Stat_t
+
+	rows = []row{
 		{"getppid",
 			func() { os.Getppid() },
-			func(batch *trapless.Batch) { batch.Add(syscall.SYS_GETPPID) }},
+			func(batch *trapless.Batch, calls int) {
+				for i := 0; i < calls; i++ {
+					batch.Add(syscall.SYS_GETPPID)
+				}
+			}},
+		{"lseek",
+			func() { must(syscall.Seek(int(in), 0, 0)) },
+			func(batch *trapless.Batch, calls int) {
+				for i := 0; i < calls; i++ {
+					batch.Add(syscall.SYS_LSEEK, uint64(in), 0, 0)
+				}
+			}},
+		{"write 1 byte",
+			func() { must(syscall.Write(int(out), buffer[:1])) },
+			func(batch *trapless.Batch, calls int) {
+				for i, at := 0, trapless.Slice(batch, buffer); i < calls; i++ {
+					batch.Add(syscall.SYS_WRITE, uint64(out), at+uint64(i), 1)
+				}
+			}},
+		{"pread 1 byte",
+			func() { must(syscall.Pread(int(in), buffer[:1], 0)) },
+			func(batch *trapless.Batch, calls int) {
+				for i, at := 0, trapless.Slice(batch, buffer); i < calls; i++ {
+					batch.Add(syscall.SYS_PREAD64, uint64(in), at+uint64(i), 1, 0)
+				}
+			}},
+		{"fstat, array",
+			func() { check(syscall.Fstat(int(in), status)) },
+			func(batch *trapless.Batch, calls int) {
+				for i, at := 0, trapless.Slice(batch, array); i < calls; i++ {
+					queueFstat(batch, at+uint64(i)*uint64(unsafe.Sizeof(array[0])))
+				}
+			}},
+		{"fstat, objects",
+			func() { check(syscall.Fstat(int(in), status)) },
+			func(batch *trapless.Batch, calls int) {
+				for _, one := range each[:calls] {
+					queueFstat(batch, trapless.Address(batch, one))
+				}
+			}},
 		{"lstat /",
-			func() { check(syscall.Lstat("/", &one)) },
-			func(batch *trapless.Batch) {
-				batch.Add(syscall.SYS_LSTAT, batch.Path("/"), trapless.Address(batch, &many))
+			func() { check(syscall.Lstat("/", status)) },
+			func(batch *trapless.Batch, calls int) {
+				for _, one := range each[:calls] {
+					batch.Add(syscall.SYS_LSTAT, batch.Path("/"), trapless.Address(batch, one))
+				}
 			}},
 	}
 )
@@ -46,15 +103,9 @@ func check(err error) {
 	}
 }
 
-func together(batch *trapless.Batch, calls int, queue func(*trapless.Batch)) {
-	for i := 0; i < calls; i++ {
-		queue(batch)
-	}
-	results, err := batch.Flush()
+func must[T any](value T, err error) T {
 	check(err)
-	for _, result := range results {
-		check(result.Err())
-	}
+	return value
 }
 
 // The nanoseconds a call: the least of some repeats, because an interrupt falls into others.
@@ -70,68 +121,82 @@ func least(calls int, do func()) float64 {
 	return float64(shortest) / float64(calls)
 }
 
-func countWalk(tree string) {
-	files := 0
-	byWalkDir := least(1, func() {
-		files = 0
-		check(filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
-			check(err)
-			files++
-			_, err = entry.Info()
-			return err
-		}))
-	})
-	byWalk := least(1, func() {
-		visited := 0
-		walk, err := trapless.NewWalk(tree)
+func byWalkDir(tree string) (files int) {
+	check(filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
 		check(err)
-		defer walk.Close()
-		check(walk.Each(func(entry *trapless.Entry) error {
-			visited++
-			return entry.Err
-		}))
-		if visited != files {
-			log.Fatal("not the same files")
-		}
-	})
-	fmt.Printf("a file of %s: %.0f by filepath.WalkDir, %.0f by a walk\n",
-		tree, byWalkDir/float64(files), byWalk/float64(files))
+		files++
+		_, err = entry.Info()
+		return err
+	}))
+	return files
 }
 
-func countCalls(batch *trapless.Batch, row row) {
-	alone := func(calls int) float64 {
-		return least(calls, func() {
-			for i := 0; i < calls; i++ {
-				row.plain()
-			}
-		})
-	}
-	batched := func(calls int) float64 {
-		return least(calls, func() { together(batch, calls, row.queue) })
-	}
-	fmt.Printf("%s: %.0f alone, %.0f in a batch of 32; ", row.name, alone(32), batched(32))
-	calls := callsMax + 1
-	for calls > 1 && batched(calls-1) < alone(calls-1) {
+func byWalk(tree string) (files int) {
+	walk := must(trapless.NewWalk(tree))
+	defer walk.Close()
+	check(walk.Each(func(entry *trapless.Entry) error {
+		files++
+		return entry.Err
+	}))
+	return files
+}
+
+func alone(row row) float64 {
+	return least(callsMax, func() {
+		for i := 0; i < callsMax; i++ {
+			row.alone()
+		}
+	})
+}
+
+func together(batch *trapless.Batch, row row, calls int) float64 {
+	return least(calls, func() {
+		row.queue(batch, calls)
+		for _, result := range must(batch.Flush()) {
+			check(result.Err())
+		}
+	})
+}
+
+func countCalls(batch, noModule *trapless.Batch, row row) {
+	one, least, calls := alone(row), "never", callsMax+1
+	for calls > 1 && together(batch, row, calls-1) < one {
 		calls--
+		least = fmt.Sprint(calls, " calls")
 	}
-	if calls <= callsMax {
-		fmt.Printf("batches take less from %d calls on\n", calls)
-	} else {
-		fmt.Printf("no batch of up to %d takes less\n", callsMax)
-	}
+	fmt.Printf("%-14s %6.0f %12.0f %10.0f  %s\n",
+		row.name, one, together(batch, row, 32), together(noModule, row, 32), least)
 }
 
 func main() {
 	debug.SetGCPercent(-1) // a collection would be counted
-	batch, err := trapless.NewBatch(callsMax)
-	check(err)
-	defer batch.Close()
-	countWalk("/bin/")
-	for _, row := range rows {
-		countCalls(batch, row)
+	tree := "/bin/"
+	if len(os.Args) > 1 {
+		tree = os.Args[1]
 	}
-	if one.Ino != many.Ino {
-		log.Fatal("not the same file")
+	for i := 0; i < callsMax; i++ {
+		each = append(each, new(syscall.Stat_t))
+	}
+	files := byWalkDir(tree)
+	if byWalk(tree) != files {
+		log.Fatal("not the same files")
+	}
+	take := func(walk func(string) int) float64 {
+		once := func() { walk(tree) }
+		least(files, once)
+		runtime.GC() // the memory is used again: faults of new memory would be counted
+		return least(files, once)
+	}
+	batch := must(trapless.NewBatch(callsMax))
+	defer batch.Close()
+	fmt.Printf("a file of %s: %.0f by filepath.WalkDir, %.0f by a Walk, ", tree, take(byWalkDir), take(byWalk))
+	os.Setenv("TRAPLESS_BACKEND", "plain")
+	noModule := must(trapless.NewBatch(callsMax))
+	defer noModule.Close()
+	fmt.Printf("%.0f by a Walk without the module\n\n", take(byWalk))
+	fmt.Printf("%-14s %6s %12s %10s  %s\n", "a call", "alone", "batch of 32", "no module", "less from")
+	for _, row := range rows {
+		countCalls(batch, noModule, row)
 	}
 	if reason := batch.Reason(); reason != "" {
 		fmt.Println("one by one:", reason)
