@@ -389,7 +389,8 @@ def test_vms_end_with_the_one_who_wanted_them_and_rows_stay(tmp_path, run, monke
     told = {"ran": str(ran), "hangs": 40}
     monkeypatch.setenv(made_up_guest.VARIABLE, json.dumps(told))  # the workers' processes have it
     client = a_client(tmp_path, run.scheduler, silent_s=2.0)
-    wait_until(lambda: rows_in(folder) == 4)
+    saved = folder / collection.BOOTS / "g-vm1.jsonl"  # after its rows
+    wait_until(lambda: rows_in(folder) == 4 and saved.exists())
     client.send_signal(how)
     client.wait()
     assert rows_in(folder) == 4
