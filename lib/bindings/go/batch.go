@@ -133,7 +133,8 @@ func Address[T any](batch *Batch, memory *T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(memory)))
 }
 
-// Slice is Address for the elements of a slice, which may be empty.
+// Slice is Address for the elements of a slice, which may be empty. Element i lies i times its size behind
+// the address, so that one pinned slice serves many calls.
 func Slice[T any](batch *Batch, memory []T) uint64 {
 	if len(memory) == 0 {
 		return 0

@@ -75,7 +75,7 @@ def test_the_module_makes_the_calls_of_go(go_programs: Path, monkeypatch) -> Non
 
 
 def test_a_count_in_go_is_what_its_page_says(go_programs: Path, monkeypatch) -> None:
-    """Another Go or C compiler makes a quarter at most; counts of the same programs repeat."""
+    """Counts of the same programs repeat; another compiler changes them by a quarter at most."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(ROOT / "build/lib"))
     (shown,) = re.findall(
         r"--icount -- /tmp/count\n```\n\n```text\n(.*?)```", go_package.PAGE, re.S
