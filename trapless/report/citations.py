@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Keeps the figures that documents cite equal to saved results.
 
-In the source of a document a cited figure stands between two comments, which no reader sees. The
-first comment names its source:
+In the source of a document a comment with a number, which no reader sees, stands behind each cited
+figure: `It takes 160<!--1--> instructions`. A comment at the document's end has the sources:
 
-    <!--= EXPERIMENT METRIC FORM -->0.90<!--/-->         a metric of result.json
-    <!--= EXPERIMENT table ID: ROW: COLUMN -->8<!--/-->  a cell of a table of the report, as it is
-    <!--= EXPERIMENT table ID --> ... <!--/-->           all of the table, on lines of its own
+    <!-- cited figures, by trapless/report/citations.py
+    1 = EXPERIMENT METRIC FORM          a metric of result.json
+    2 = EXPERIMENT table ID: ROW: COLUMN  a cell of a table of the report, as it is
+    -->
 
+All of a table stands on lines of its own, between `<!--= EXPERIMENT table ID -->` and `<!--/-->`.
 FOLDER/EXPERIMENT names results in another folder, one of those that `--compare` names.
 METRIC may be a pattern with a word before it: `lowest` or `highest` of all metrics that match. FORM
-is a row of FORMS. This file owns the text between the comments, and nothing outside them. A test
-fills the documents again and compares.
+is a row of FORMS. This file owns the figures and these tables, and nothing else of a document. A
+test fills the documents again and compares.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from trapless.base.console import TraplessError
 from trapless.report import tables
 from trapless.report.document import Report, Section
 
-MARK = re.compile(r"(?P<head><!--= (?P<source>[^<>]+) -->)(?P<text>[^<]*)(?P<end><!--/-->)")
+FIGURE = re.compile(r"[-+\d.,%?]*(?P<mark><!--(?P<number>\d+)-->)")
+SOURCES = re.compile(r"<!-- cited figures, by \S+\n(?P<lines>(?:.+\n)*?)-->\n")
+SOURCE = re.compile(r"(?P<number>\d+) = (?P<source>.+)")
+TABLE = re.compile(r"(?P<head>^<!--= (?P<source>[^<>]+) -->\n)[^<]*(?P<end>^<!--/-->$)", re.M)
 BEGIN = "<!--="
 DOCUMENTS = (
     "README.md", "docs/*.md", "eval/**/README.md", "examples/*.md", "lib/bindings/*/README.md",
@@ -62,25 +67,45 @@ def documents(root: Path) -> list[Path]:
 
 
 def filled(path: Path, text: str, reports: Sequence[Report]) -> str:
-    """The text of the document with each cited figure from the reports."""
+    """The text of the document with each cited figure and table from the reports."""
 
-    def fill(mark: re.Match[str]) -> str:
+    def say(source: str) -> str:
         try:
-            return f"{mark['head']}{cited(mark['source'], reports)}{mark['end']}"
+            return cited(source, reports)
         except LookupError as error:
             raise TraplessError(
-                f"{path}: cites '{mark['source']}', but {error.args[0]}; correct the document, or "
+                f"{path}: cites '{source}', but {error.args[0]}; correct the document, or "
                 f"evaluate what {reports[0].directory} lacks"
             ) from error
 
-    whole = MARK.sub(fill, text)
-    if len(MARK.findall(text)) != text.count(BEGIN):
-        raise TraplessError(f"{path}: a cited figure is not written as {Path(__file__).name} says")
-    return whole
+    if len(TABLE.findall(text)) != text.count(BEGIN):
+        raise TraplessError(f"{path}: a cited table is not written as {Path(__file__).name} says")
+    text = TABLE.sub(lambda mark: f"{mark['head']}{say(mark['source'])}{mark['end']}", text)
+    sources = _sources(path, text)
+    figures = {number: say(source) for number, source in sources.items()}
+    for number, figure in figures.items():
+        if not FIGURE.fullmatch(f"{figure}<!--{number}-->"):
+            raise TraplessError(f"{path}: '{sources[number]}' is '{figure}', and no number")
+    return FIGURE.sub(lambda one: f"{figures[one['number']]}{one['mark']}", text)
+
+
+def _sources(path: Path, text: str) -> dict[str, str]:
+    """The source of each figure that the document cites, by its number."""
+    blocks = SOURCES.findall(text)
+    lines = blocks[0].splitlines() if len(blocks) == 1 else []
+    found = [one for one in map(SOURCE.fullmatch, lines) if one]
+    sources = {one["number"]: one["source"] for one in found}
+    used = {one["number"] for one in FIGURE.finditer(text)}
+    if len(blocks) > 1 or not len(found) == len(lines) == len(sources):
+        raise TraplessError(f"{path}: its sources are not written as {Path(__file__).name} says")
+    if lost := used ^ sources.keys():
+        numbers = ", ".join(sorted(lost, key=int))
+        raise TraplessError(f"{path}: {numbers}: a cited figure needs a source, and a source one")
+    return sources
 
 
 def cited(source: str, reports: Sequence[Report]) -> str:
-    """The text that belongs between two comments; a LookupError says what is missing."""
+    """The figure or the table; a LookupError says what is missing."""
     experiment, _, rest = source.partition(" ")
     folder, _, name = experiment.rpartition("/")
     report = next((one for one in reports if folder in ("", one.directory.name)), None)
@@ -114,7 +139,7 @@ def _table(section: Section, source: str) -> str:
     if table is None:
         raise LookupError(f"no table is called {name}")
     if not place:
-        return f"\n{tables.markdown(table)}"
+        return tables.markdown(table)
     row, column = (*place, "")[:2]
     cells = [cells for cells in table.rows if cells[0] == row]
     if len(cells) != 1 or column not in table.columns:

@@ -210,18 +210,28 @@ def test_a_readme_is_not_made_of_results_that_lack_its_experiment(saved):
     assert page.read_text() == f"{readme.BEGIN}\n{readme.END}\n"
 
 
+def citing(*sources):
+    """The end of a document that cites these figures."""
+    lines = "".join(f"{number} = {source}\n" for number, source in enumerate(sources, 1))
+    return f"\n<!-- cited figures, by trapless/report/citations.py\n{lines}-->\n"
+
+
 def test_figures_that_a_document_cites_come_from_the_results(saved, tmp_path):
     read = report_files.read(saved, Silent())
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
     page.write_text(
-        "It takes <!--= made-up getppid.batch.n32.instructions whole -->9<!--/-->, between "
-        "<!--= made-up lowest getppid.*.n32.instructions whole --><!--/--> and "
-        "<!--= made-up highest getppid.*.n32.instructions tens -->?<!--/-->.\n"
+        "It takes (9<!--1-->), between <!--2--> and ?<!--3-->; 1,2<!--1--> it is.\n"
+        + citing(
+            "made-up getppid.batch.n32.instructions whole",
+            "made-up lowest getppid.*.n32.instructions whole",
+            "made-up highest getppid.*.n32.instructions tens",
+        )
     )
     citations.rewrite(tmp_path, [read])
-    assert re.sub("<.*?>", "", page.read_text()) == "It takes 151, between 151 and 350.\n"
     text = page.read_text()
+    shown = re.sub("<.*?>", "", text, flags=re.S).rstrip()
+    assert shown == "It takes (151), between 151 and 350; 151 it is."
     citations.rewrite(tmp_path, [read])
     assert page.read_text() == text
 
@@ -252,18 +262,31 @@ def test_a_figure_of_other_results_is_cited_by_their_folder(saved):
 def test_a_figure_that_no_result_has_is_named_and_nothing_is_written(saved, tmp_path, said, why):
     pages = [tmp_path / "docs" / name for name in ("a.md", "b.md")]
     pages[0].parent.mkdir()
-    pages[0].write_text("<!--= made-up getppid.batch.n32.instructions whole -->9<!--/-->")
-    pages[1].write_text(f"<!--= {said} -->9<!--/-->")
+    pages[0].write_text("9<!--1-->" + citing("made-up getppid.batch.n32.instructions whole"))
+    pages[1].write_text("9<!--1-->" + citing(said))
     with pytest.raises(TraplessError, match=rf"b.md: cites '{re.escape(said)}', but {why}"):
         citations.rewrite(tmp_path, [report_files.read(saved, Silent())])
-    assert ">9<" in pages[0].read_text()
+    assert pages[0].read_text().startswith("9<")
 
 
-def test_a_citation_without_its_end_is_refused(saved):
-    with pytest.raises(TraplessError, match=r"page.md: a cited figure is not written as cit"):
-        citations.filled(
-            Path("page.md"), "<!--= made-up a b -->9", [report_files.read(saved, Silent())]
-        )
+GETPPID = "made-up getppid.batch.n32.instructions whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("9<!--2-->" + citing(GETPPID), "1, 2: a cited figure needs a source, and a source one"),
+        ("9<!--1-->", "1: a cited figure needs a source"),
+        ("9<!--1-->" + citing(GETPPID) * 2, "its sources are not written as cit"),
+        ("9<!--1-->" + citing(GETPPID).replace("=", ":"), "its sources are not written as cit"),
+        ("9<!--1-->" + citing(GETPPID).replace("-->", "1 = a b c\n-->"), "its sources are not"),
+        ("<!--= made-up table t -->\n9\n", "a cited table is not written as cit"),
+        ("so <!--= made-up table t -->9<!--/-->", "a cited table is not written as cit"),
+    ],
+)
+def test_a_citation_that_is_not_whole_is_refused(saved, text, why):
+    with pytest.raises(TraplessError, match=f"page.md: {why}"):
+        citations.filled(Path("page.md"), text, [report_files.read(saved, Silent())])
 
 
 def test_cells_of_a_reports_tables_can_be_cited(saved):
@@ -273,6 +296,9 @@ def test_cells_of_a_reports_tables_can_be_cited(saved):
     assert citations.cited(f"{read.sections[0].name} table t: getpid: by trap", [read]) == "8 or so"
     with pytest.raises(LookupError, match="table t has 0 such rows"):
         citations.cited(f"{read.sections[0].name} table t: getppid: by trap", [read])
+    with pytest.raises(TraplessError, match="is '8 or so', and no number"):
+        page = "8<!--1-->" + citing(f"{read.sections[0].name} table t: getpid: by trap")
+        citations.filled(Path("page.md"), page, [read])
 
 
 def test_a_readme_without_markers_is_left_alone(saved):
