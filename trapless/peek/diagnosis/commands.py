@@ -187,7 +187,9 @@ def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> int:
             wanted = "" if pattern is None else f" with a name like {visible(pattern)}"
             click.echo(f"trapless: no virtual machine{wanted} runs on this host", err=True)
             unread = pattern is not None
+        labels: list[str] = []  # as those of `peek serve`
         for one in found:
+            labels.append(one.free_title(labels))
             title = f"{one.name} (process {one.pid})" if one.name else f"process {one.pid}"
             try:
                 seen = replace(_diagnosis_of(opener, one, longer_s), machine=title)
@@ -200,6 +202,7 @@ def _why_all(pattern: str | None, longer_s: float, *, as_json: bool) -> int:
             else:
                 hangs = hangs or seen.hangs
                 lines, answer = list(text.diagnosis(seen, longer_s)), text.diagnosis_in_json(seen)
+            answer["vm"] = labels[-1]
             click.echo(json.dumps(answer) if as_json else "\n".join((f"{title}:", *lines, "")))
     return HANGS if hangs else UNREAD if unread else 0
 

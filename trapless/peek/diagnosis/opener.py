@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +72,16 @@ class Found:
     def title(self) -> str:
         """The name for people, which is bounded and printable."""
         return self.name or f"pid-{self.pid}"
+
+    def free_title(self, taken: Collection[str]) -> str:
+        """Its title, then with its pid, then with numbers, until no other machine has it.
+
+        >>> [Found(7, 0, "qemu", "web").free_title(taken) for taken in ((), ("web",))]
+        ['web', 'web-7']
+        """
+        tails = itertools.chain(("", f"-{self.pid}"), (f"-{n}" for n in itertools.count(2)))
+        titles = (f"{self.title[: NAME_CHARS_MAX - len(tail)]}{tail}" for tail in tails)
+        return next(one for one in titles if one not in taken)
 
     def age_s(self) -> float:
         """For how long its process has run; a file has no age."""

@@ -8,13 +8,12 @@ done with one machine; metrics.py and machines_page.py show the list, with the l
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trapless.peek.diagnosis.opener import NAME_CHARS_MAX, Found
+from trapless.peek.diagnosis.opener import Found
 from trapless.peek.errors import PeekError
 from trapless.peek.serve import phases
 from trapless.peek.serve.observed_vm import ObservedVm, Settings
@@ -101,12 +100,12 @@ class Inventory:
             if vm.ended_s is None and vm.found not in here:
                 phases.end(vm)
         kept = {vm.title: vm for vm in self._remembered(now)}
+        # No two series may have one name; the name of a machine that has ended is free again.
+        taken = {vm.title for vm in kept.values() if vm.ended_s is None}
         for one in found:
             if one not in known:
-                # No two series may have one name; the name of a machine that has ended is free
-                # again.
-                titles = _titles(one)
-                title = next(t for t in titles if t not in kept or kept[t].ended_s is not None)
+                title = one.free_title(taken)
+                taken.add(title)
                 kept.pop(title, None)
                 kept[title] = vm = ObservedVm(one, title, self.settings)
                 vm.phase = phases.Away(vm)
@@ -118,9 +117,3 @@ class Inventory:
         ended = [vm for vm in self.vms if vm.ended_s is not None]
         kept = [vm for vm in ended[-ENDED_MAX:] if now - (vm.ended_s or 0.0) <= REMEMBER_S]
         return [vm for vm in self.vms if vm.ended_s is None or vm in kept]
-
-
-def _titles(found: Found) -> Iterator[str]:
-    """A machine's name, then with its pid, then with numbers, until no other machine has it."""
-    for tail in itertools.chain(("", f"-{found.pid}"), (f"-{n}" for n in itertools.count(2))):
-        yield f"{found.title[: NAME_CHARS_MAX - len(tail)]}{tail}"

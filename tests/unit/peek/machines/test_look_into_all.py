@@ -13,11 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.peek.machines.made_up_monitors import started
+from tests.unit.peek.serve.serving import settings
 from trapless.cli import cli
 from trapless.peek import emulator, machines
 from trapless.peek.diagnosis.commands import UNREAD, _naming_its_end
+from trapless.peek.diagnosis.opener import Opener
 from trapless.peek.emulator import Emulator
 from trapless.peek.errors import PeekError
+from trapless.peek.serve.inventory import Inventory
 
 
 def test_a_vm_that_cannot_be_read_does_not_fail_a_look_into_all():
@@ -43,8 +46,26 @@ def test_a_vm_that_cannot_be_read_does_not_fail_a_look_into_all():
     ]
     assert shown.count("cannot be read: ") == 2
     answers = [json.loads(line) for line in objects.splitlines()]
-    assert [set(one) for one in answers] == [{"machine", "error"}] * 2
+    assert [set(one) for one in answers] == [{"machine", "error", "vm"}] * 2
     assert [one["machine"] for one in answers] == titles
+    assert [one["vm"] for one in answers] == names
+
+
+def test_vms_of_one_name_have_the_labels_of_peek_serve():
+    """Two metrics of one label would make the text for Prometheus invalid."""
+    child, name = "print('ready', flush=True); input()", f"of-test-{os.getpid()}"
+    with ExitStack() as stack:
+        vms = [
+            stack.enter_context(started("qemu-system-x86_64", child, "-name", name)) for _ in "12"
+        ]
+        shown = look_into_all("", "--vm", name, "--json").stdout
+        with Opener() as opener:
+            inventory = Inventory(settings())
+            inventory._latest = [one for one in opener.running() if one.fits((name,))]
+            inventory._take_latest(0.0)
+    labels = [json.loads(line)["vm"] for line in shown.splitlines()]
+    assert labels == [name, f"{name}-{max(one.pid for one in vms)}"]
+    assert labels == [vm.title for vm in inventory.vms]
 
 
 ENDS = """

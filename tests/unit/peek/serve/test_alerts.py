@@ -67,16 +67,18 @@ def test_the_timer_tells_the_node_exporter_what_hangs(tmp_path):
         done = subprocess.run(argv, env={**os.environ, **path}, check=False)
         assert done.returncode == (status == 1)
         text = (tmp_path / "peek-why.prom").read_text()
-        rows = [one for family in text_string_to_metric_families(text) for one in family.samples]
-        assert {one.name for one in rows} == {"trapless_why_hangs"}
+        (family,) = text_string_to_metric_families(text)
+        assert (family.name, family.type) == ("trapless_why_hangs", "gauge")
+        assert family.documentation
+        rows = family.samples
         return [(one.labels["vm"], one.labels["cause"], one.value) for one in rows]
 
     one = Verdict(Cause.LOCK, "two threads", 1.0, "x")
-    seen = Diagnosis("6.1.0", Look(1.0, 1, 1, (), ()), (one, one), (), 2, 'a"\\x1b (process 7)')
-    hangs = diagnosis_in_json(seen)
-    quiet = diagnosis_in_json(replace(seen, verdicts=(), machine="b"))
-    lines = metrics_of(3, hangs, quiet, {"machine": "c", "error": "it is booting"})
-    assert lines == [(seen.machine, "lock", 1), ("b", "none", 0), ("c", "not_read", 0)]
+    seen = Diagnosis("6.1.0", Look(1.0, 1, 1, (), ()), (one, one), (), 2, "a (process 7)")
+    hangs = {**diagnosis_in_json(seen), "vm": 'a"\\x1b'}
+    quiet = {**diagnosis_in_json(replace(seen, verdicts=())), "vm": "b"}
+    lines = metrics_of(3, hangs, quiet, {"machine": "x", "error": "it is booting", "vm": "c"})
+    assert lines == [(hangs["vm"], "lock", 1), ("b", "none", 0), ("c", "not_read", 0)]
     assert metrics_of(1, quiet) == lines
     assert metrics_of(0, quiet) == lines[1:2]
 
