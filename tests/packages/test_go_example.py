@@ -65,24 +65,25 @@ def test_the_first_program_says_why_its_calls_are_plain(programs):
 
 
 def test_a_program_of_another_module_imports_the_package(programs, tmp_path):
-    shutil.copy(EXAMPLE / "examples/first/main.go", tmp_path)
+    (program,) = re.findall(r"^```go\n(package main\n.*?)^```", PAGE, re.M | re.S)
+    (tmp_path / "main.go").write_text(program)
     (lines,) = re.findall(r"^```sh\n(go mod init [^`]*)^CHECKOUT/bin/trapless lab", PAGE, re.M)
     for line in lines.replace("CHECKOUT", str(ROOT)).splitlines():
         go(*shlex.split(line)[1:], cwd=tmp_path)
-    assert "open absent: no such file" in run("./mine", cwd=tmp_path).stdout
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    files = random_trees.texts(tree)
+    done = run("./mine", tree, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) == sum(path.stat().st_size for path in files)
+    assert "no such file" in run("./mine", "/absent", cwd=tmp_path).stderr
 
 
 def test_a_program_that_is_linked_statically_needs_no_path_of_the_library(programs, tmp_path):
-    (line,) = re.findall(r"^go (build -ldflags .*)", PAGE, re.M)
-    *options, example = shlex.split(line, comments=True)
-    go(*options, "-o", tmp_path, example)
+    (line,) = re.findall(r"^go (build -o /tmp/first .*)", PAGE, re.M)
+    go(*shlex.split(line.replace("/tmp/first", f"{tmp_path}/first"), comments=True))
     done = subprocess.run([tmp_path / "first"], capture_output=True, text=True, env={})
     assert "open absent: no such file" in done.stdout
-
-
-def test_the_page_has_the_walk_of_an_example():
-    (shown,) = re.findall(r"^func treeBytes.*?^}$", PAGE, re.M | re.S)
-    assert shown in (EXAMPLE / "example_test.go").read_text()
 
 
 def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
@@ -94,12 +95,32 @@ def test_the_example_counts_bytes_while_memory_is_collected(programs, tmp_path):
     assert run(programs / "du", "-walkdir", tmp_path).stdout == done.stdout
 
 
-def test_the_count_takes_a_tree(programs, tmp_path):
+def test_the_count_takes_a_tree_and_has_no_figures_of_an_absent_module(programs, tmp_path):
     (tmp_path / "file").touch()
-    lines = run(programs / "count", tmp_path).stdout.splitlines()
-    assert lines[0].startswith(f"a file of {tmp_path}: ")
-    assert lines[3].startswith("getppid ") and lines[-1].startswith("one by one: ")
+    done = run(programs / "count", tmp_path, TRAPLESS_BACKEND="plain")
+    unit, reason, files, _, head, *rows = done.stdout.splitlines()
+    assert unit.startswith("nanoseconds") and unit in PAGE and head in PAGE
+    assert reason.startswith("one by one: ") and "TRAPLESS_BACKEND" in reason
+    number = r"\d+"
+    ways = f"{number} by filepath.WalkDir, {number} by a Walk without the module"
+    assert re.fullmatch(f"a file of {tmp_path}: {ways}", files)
+    assert rows[0].startswith("getppid ")
+    for row in rows:
+        assert re.fullmatch(rf".* {number} +– +{number}  –", row)
     assert "no such file" in run(programs / "count", "/absent").stderr
+
+
+def test_the_example_goes_on_after_an_unreadable_directory_and_exits_with_1(programs, tmp_path):
+    (tmp_path / "file").write_text("twelve bytes")
+    (tmp_path / "closed").mkdir(mode=0)
+    for ways in ([], ["-walkdir"]):
+        command = [programs / "du", *ways, tmp_path]
+        if os.geteuid() == 0:  # which may read every directory
+            tmp_path.chmod(0o755)
+            command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", *command]
+        done = run(*command)
+        assert (done.returncode, done.stdout) == (1, "12\n")
+        assert "closed: " in done.stderr and "permission denied" in done.stderr
 
 
 def test_a_tree_that_is_not_there_is_an_error(programs):

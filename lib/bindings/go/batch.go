@@ -49,6 +49,7 @@ import "C"
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -96,9 +97,24 @@ func NewBatch(entries int) (*Batch, error) {
 	}
 	batch := &Batch{calls: make([]C.struct_tl_request, 0, entries)}
 	if err := C.tl_batch_create(&batch.ring, C.uint(entries), 0); err < 0 {
-		return nil, syscall.Errno(-err)
+		return nil, creationError(syscall.Errno(-err))
 	}
 	return batch, nil
+}
+
+// creationError names the variable that has asked for the module. Else ENOENT would look like a file
+// of the program that is missing, and EINVAL like a wrong argument.
+func creationError(err syscall.Errno) error {
+	choice := os.Getenv("TRAPLESS_BACKEND")
+	switch {
+	case choice == "":
+		return err
+	case err == syscall.ENOENT:
+		return fmt.Errorf("TRAPLESS_BACKEND=%s: the module is not loaded: %w", choice, syscall.ENODEV)
+	case err == syscall.EINVAL:
+		return fmt.Errorf("TRAPLESS_BACKEND=%s: it may be auto, plain or module: %w", choice, err)
+	}
+	return fmt.Errorf("TRAPLESS_BACKEND=%s: %w", choice, err)
 }
 
 // Reason says in words why calls are made one by one; empty: one crossing makes them. Ask after a
@@ -153,8 +169,9 @@ func (batch *Batch) Path(name string) uint64 {
 }
 
 // Add queues a call and returns its slot, from 0 on since the last flush. nr is a number below 4096, and
-// FirstIsResult or other flags of C; if no call has the number, the result is syscall.ENOSYS. Add panics
-// if the batch is Full, or with more than six arguments.
+// FirstIsResult or other flags of C; if no call has the number, the result is syscall.ENOSYS. Arguments
+// that are left out are 0. The argument -1 is 1<<64 - 1, or uint64(number) of a variable that is -1. Add
+// panics if the batch is Full, also after Close, or with more than six arguments.
 func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	if batch.Full() {
 		panic("the batch is full: flush")
@@ -167,8 +184,8 @@ func (batch *Batch) Add(nr uint32, arguments ...uint64) int {
 	return len(batch.calls) - 1
 }
 
-// Flush makes the queued calls, and returns what each of them returned, by slot. The slice is the
-// caller's. With an error of Flush itself there are no results, and some of the calls may have been
+// Flush makes the queued calls in order, and returns what each of them returned, by slot. A call that
+// fails does not stop those behind it. The slice is the caller's. With an error of Flush itself there are no results, and some of the calls may have been
 // made. After Close none are made, and the error is fs.ErrClosed.
 func (batch *Batch) Flush() ([]Result, error) {
 	defer batch.pinner.Unpin()
@@ -188,4 +205,26 @@ func (batch *Batch) Flush() ([]Result, error) {
 		results[i] = Result(calls[i].result)
 	}
 	return results, nil
+}
+
+// BatchStats counts what was done since NewBatch.
+type BatchStats struct {
+	Crossings   uint64 // into the kernel; without the module, one for each call
+	Executed    uint64 // calls that were made
+	Refused     uint64 // calls that were not: unknown, or not for batches
+	Interrupted uint64 // flushes that a signal ended early, and that went on
+	Bypassed    uint64 // flushes that made plain calls, for a tracer or audit
+}
+
+// Stats counts, as tl_batch_get_stats of C. After Close the error is fs.ErrClosed.
+func (batch *Batch) Stats() (BatchStats, error) {
+	if batch.ring == nil {
+		return BatchStats{}, fs.ErrClosed
+	}
+	of := C.struct_tl_stats{size: C.sizeof_struct_tl_stats}
+	if err := C.tl_batch_get_stats(batch.ring, &of); err < 0 {
+		return BatchStats{}, syscall.Errno(-err)
+	}
+	return BatchStats{uint64(of.crossings), uint64(of.executed), uint64(of.refused),
+		uint64(of.interrupted), uint64(of.bypassed)}, nil
 }

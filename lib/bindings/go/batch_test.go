@@ -165,3 +165,45 @@ func TestAClosedBatchPinsNothing(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // for finalizers
 	}
 }
+
+// Of a walk, too, whose root is there.
+func TestABackendThatCannotBeHadIsNamed(t *testing.T) {
+	_, err := os.Stat("/dev/trapless")
+	loaded := err == nil
+	for choice, expected := range map[string]error{"module": syscall.ENODEV, "none": syscall.EINVAL} {
+		if choice == "module" && loaded {
+			continue
+		}
+		t.Setenv("TRAPLESS_BACKEND", choice)
+		_, batch := NewBatch(8)
+		_, walk := NewWalk("/")
+		for _, err := range []error{batch, walk} {
+			if !errors.Is(err, expected) || !strings.HasPrefix(err.Error(), "TRAPLESS_BACKEND="+choice+": ") {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestABatchCountsItsCalls(t *testing.T) {
+	batch := newBatch(t, 8)
+	batch.Add(syscall.SYS_GETPPID)
+	batch.Add(syscall.SYS_CLOSE, 1<<64-1) // fails, and does not end the batch
+	batch.Add(4000)
+	batch.Add(syscall.SYS_GETPPID)
+	results, err := batch.Flush()
+	if err != nil || results[1].Err() != syscall.EBADF || results[0] != results[3] {
+		t.Fatal(err, results)
+	}
+	stats, err := batch.Stats()
+	if err != nil || stats.Executed != 3 || stats.Refused != 1 {
+		t.Error(err, stats)
+	}
+	if plain := batch.Reason() != ""; plain != (stats.Crossings == 3) {
+		t.Error(stats)
+	}
+	batch.Close()
+	if _, err := batch.Stats(); err != fs.ErrClosed {
+		t.Error(err)
+	}
+}

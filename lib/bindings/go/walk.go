@@ -101,8 +101,10 @@ type Walk struct {
 type Entry struct {
 	Path  string // the root as it was given, and names, with slashes between them
 	Depth int    // 0 is the root
-	// Err says why the attributes, or what is in the directory, could not be read. A directory that
-	// cannot be read comes once without Err, and then again with it.
+	// Err says why the attributes could not be read: then Mode is fs.ModeIrregular, and only Path and
+	// Depth hold besides. A directory that cannot be read comes once without Err, and then again with it.
+	// One that is below itself has syscall.ELOOP, and is not entered: a link, with Follow. Of these two
+	// all fields hold.
 	Err    error
 	Mode   fs.FileMode
 	Size   int64 // bytes
@@ -125,7 +127,7 @@ type Option uint32
 // The options of NewWalk.
 const (
 	BreadthFirst Option = C.TL_WALK_BREADTH_FIRST // all entries of a depth before those of the next
-	Leave        Option = C.TL_WALK_LEAVE         // a directory comes once more: Entry.Left
+	Leave        Option = C.TL_WALK_LEAVE         // a directory that is entered comes once more: Entry.Left
 	OneDevice    Option = C.TL_WALK_ONE_DEVICE    // directories of other file systems are not entered
 	FollowRoot   Option = C.TL_WALK_FOLLOW_ROOT   // if the root is a link, what it leads to is the root
 	Follow       Option = C.TL_WALK_FOLLOW        // the same for every link
@@ -160,6 +162,11 @@ func NewWalk(root string, options ...Option) (*Walk, error) {
 	defer C.free(unsafe.Pointer(path))
 	if err := C.tl_walk_create(&block.walk, C.AT_FDCWD, path, 0, C.uint(flags), 0); err < 0 {
 		C.free(unsafe.Pointer(block))
+		probe, failed := NewBatch(1)
+		if failed != nil { // what the environment asks for cannot be had
+			return nil, failed
+		}
+		probe.Close()
 		return nil, syscall.Errno(-err)
 	}
 	return &Walk{block}, nil
@@ -185,9 +192,29 @@ func (walk *Walk) Reason() string {
 	return C.GoString(C.tl_walk_reason(walk.block.walk))
 }
 
-// Each calls visit for every file. As with filepath.WalkDir, fs.SkipDir leaves out what is in a directory,
-// or, for another file, the rest of the directory it is in; fs.SkipAll ends the walk; any other error
-// ends it and is returned. After Close the error is fs.ErrClosed.
+// WalkStats counts what was done since NewWalk.
+type WalkStats struct {
+	Entries     uint64 // read, at most 256 more than visited
+	Directories uint64 // opened
+	Requests    uint64 // for many entries, that the module has answered
+	Calls       uint64 // plain system calls
+	Crossings   uint64 // into the kernel, for calls and requests
+}
+
+// Stats counts, as tl_walk_get_stats of C. After Close the error is fs.ErrClosed.
+func (walk *Walk) Stats() (WalkStats, error) {
+	if walk.block == nil {
+		return WalkStats{}, fs.ErrClosed
+	}
+	of := C.struct_tl_walk_stats{size: C.sizeof_struct_tl_walk_stats}
+	C.tl_walk_get_stats(walk.block.walk, &of) // without an error, since size is set
+	return WalkStats{uint64(of.entries), uint64(of.directories), uint64(of.requests), uint64(of.calls),
+		uint64(of.crossings)}, nil
+}
+
+// Each calls visit for every file; visit may keep the entry. As with filepath.WalkDir, fs.SkipDir leaves
+// out what is in a directory, or, for another file, the rest of the directory it is in; fs.SkipAll ends
+// the walk; any other error ends it and is returned. After Close the error is fs.ErrClosed.
 func (walk *Walk) Each(visit func(entry *Entry) error) error {
 	rest := "" // the directory whose further entries are left out
 	for walk.block != nil {
@@ -242,6 +269,7 @@ var types = map[C.__u16]fs.FileMode{
 	syscall.S_IFDIR: fs.ModeDir, syscall.S_IFLNK: fs.ModeSymlink, syscall.S_IFIFO: fs.ModeNamedPipe,
 	syscall.S_IFSOCK: fs.ModeSocket, syscall.S_IFBLK: fs.ModeDevice,
 	syscall.S_IFCHR: fs.ModeDevice | fs.ModeCharDevice,
+	0:               fs.ModeIrregular, // unknown
 }
 
 func modeOf(mode C.__u16) fs.FileMode {

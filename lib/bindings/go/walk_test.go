@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"sort"
 	"strings"
 	"syscall"
@@ -352,5 +353,108 @@ func TestAnEntryHasTheTimesOfItsFile(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// errorsOf walks, and returns the entries that have an error by their paths.
+func errorsOf(t *testing.T, root string, options ...Option) map[string]*Entry {
+	t.Helper()
+	walk, err := NewWalk(root, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer walk.Close()
+	kept := map[string]*Entry{}
+	err = walk.Each(func(entry *Entry) error {
+		if entry.Err != nil {
+			kept[strings.TrimPrefix(entry.Path, root)] = entry
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+// Root may read everything, so this thread's file access is that of another user.
+func TestAFileWithoutAttributesIsNotRegular(t *testing.T) {
+	root := t.TempDir()
+	closed := filepath.Join(root, "closed")
+	for _, name := range []string{"closed/a", "closed/b", "unreadable/c"} {
+		path := filepath.Join(root, name)
+		os.Mkdir(filepath.Dir(path), 0o755)
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, mode := range map[string]fs.FileMode{
+		filepath.Dir(root): 0o755, closed: 0o744, filepath.Join(root, "unreadable"): 0o711,
+	} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	user, _, _ := syscall.RawSyscall(syscall.SYS_SETFSUID, 1000, 0, 0)
+	defer syscall.RawSyscall(syscall.SYS_SETFSUID, user, 0, 0)
+	found := errorsOf(t, root)
+	if len(found) != 3 {
+		t.Fatal(found)
+	}
+	for _, name := range []string{"/closed/a", "/closed/b"} {
+		if entry := found[name]; entry.Mode != fs.ModeIrregular || entry.Err != syscall.EACCES || entry.Depth != 2 {
+			t.Error(entry)
+		}
+	}
+	if entry := found["/unreadable"]; entry.Mode != fs.ModeDir|0o711 || entry.Inode == 0 {
+		t.Error(entry)
+	}
+}
+
+func TestALinkToADirectoryAboveIsACycle(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink(".", filepath.Join(root, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if found := errorsOf(t, root); len(found) != 0 {
+		t.Error(found)
+	}
+	found := errorsOf(t, root, Follow)
+	if entry := found["/link"]; len(found) != 1 || entry.Err != syscall.ELOOP || !entry.Mode.IsDir() {
+		t.Error(found)
+	}
+}
+
+func TestADirectoryThatIsSkippedDoesNotComeOnceMore(t *testing.T) {
+	root := makeTree(t)
+	found := visited(t, root, filepath.Join(root, "many"), ByName, Leave)
+	if strings.Count(found, " /many") != 1 || strings.Count(found, " /mode") < 2 {
+		t.Error(found)
+	}
+}
+
+func TestAWalkCountsWhatItDoes(t *testing.T) {
+	walk, err := NewWalk(makeTree(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	visits := uint64(0)
+	err = walk.Each(func(entry *Entry) error {
+		visits++
+		return entry.Err
+	})
+	stats, failed := walk.Stats()
+	if err != nil || failed != nil || stats.Entries != visits || stats.Directories != 5 {
+		t.Error(err, failed, stats)
+	}
+	if plain := walk.Reason() != ""; plain != (stats.Requests == 0) || plain != (stats.Calls > visits) ||
+		plain != (stats.Crossings == stats.Calls) {
+		t.Error(stats)
+	}
+	walk.Close()
+	if _, err := walk.Stats(); err != fs.ErrClosed {
+		t.Error(err)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT
 //
-// Prints how many bytes the files of a tree have. With -walkdir the standard library walks, to be
-// compared.
+// Prints how many bytes the files of a tree have, and exits with 1 if some could not be read, as du(1).
+// With -walkdir the standard library walks, to be compared.
 //
 //	du [-walkdir] TREE
 
@@ -17,8 +17,11 @@ import (
 	trapless "trapless.example/go"
 )
 
+var status = 0
+
 func report(path string, err error) {
 	fmt.Fprintf(os.Stderr, "du: %s: %v\n", path, err)
+	status = 1
 }
 
 func count(tree string) (bytes int64, err error) {
@@ -69,4 +72,5 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Println(bytes)
+	os.Exit(status)
 }
