@@ -162,12 +162,18 @@ static int return_dir(struct tl_walk *walk, const struct dir *dir, enum tl_walk_
 	return 1;
 }
 
+/* A link that leads nowhere stays one; where its directory is lost, it has the error. */
 static void follow_link(struct tl_walk *walk, struct tl_scan_entry *entry)
 {
-	int fd = tl_dir_fd(walk, walk->dir);
+	int error = tl_dir_fd(walk, walk->dir);
+	bool lost = error < 0;
 
-	if (fd >= 0)
-		tl_scan_attributes(walk->scan, fd, tl_scan_name(entry), 0, entry);
+	if (!lost) {
+		error = tl_scan_attributes(walk->scan, error, tl_scan_name(entry), 0, entry);
+		lost = error == -EBADF;
+	}
+	if (lost)
+		entry->error = (int16_t)error;
 }
 
 /* Is the entry that is being returned a directory to enter? Then it is pending. */

@@ -2,7 +2,8 @@
 /*
  * While files come and go and signals arrive, a walk returns each name that stays exactly once.
  * It finds circles, keeps to its number of descriptors, leaves out what the caller prunes, never
- * goes on in a directory that was put in the place of another, and goes on in the child of a fork.
+ * goes on in a directory that was put in the place of another, says which directories it could not
+ * read because the program has closed its descriptors, and goes on in the child of a fork.
  */
 #include "backends/walk/tree.h"
 
@@ -232,6 +233,124 @@ static void another_directory_is_not_taken_for_the_first(void)
 	close(at);
 }
 
+/* ---- Descriptors that the program closes --------------------------------------------------- */
+
+/* As a daemon does. Another file may take the place of each, `kind`, if it is not NULL. */
+static void close_all(const char *kind)
+{
+	int last = MUST(dup(0)), fd = last;
+
+	MUST((int)sys(SYS_close_range, 3, ~0u, 0));
+	while (kind && fd >= 0 && fd <= last)
+		fd = MUST(open(kind, O_RDONLY));
+}
+
+/* What comes until the end, where the descriptors are lost behind the first `stop` entries. */
+struct found {
+	int entries, directories, links, files, errors;
+};
+
+static struct found walk_losing(unsigned int flags, unsigned int descriptors, int stop,
+				const char *kind)
+{
+	struct tl_walk *walk = walk_new(folder, flags, descriptors);
+	const struct tl_walk_entry *entry;
+	struct found found = { 0 };
+	int result;
+
+	while ((result = tl_walk_next(walk, &entry)) == 1) {
+		bool directory = S_ISDIR(entry->attributes->mode);
+
+		if (entry->kind == TL_WALK_ENTRY) {
+			found.entries++;
+			found.directories += directory;
+			found.files += S_ISREG(entry->attributes->mode);
+			found.links += flags & TL_WALK_FOLLOW && S_ISLNK(entry->attributes->mode);
+		}
+		if (entry->error) {
+			CHECK(kind || entry->error == -EBADF);
+			CHECK_EQ(entry->kind == TL_WALK_UNREADABLE, directory);
+			found.errors++;
+		}
+		if (found.entries == stop && entry->kind == TL_WALK_ENTRY)
+			close_all(kind);
+	}
+	CHECK_EQ(result, 0);
+	tl_walk_destroy(walk);
+	return found;
+}
+
+static const char *const kinds[] = { NULL, "/dev/null", "/" };
+
+/* Each directory of this tree has one file, and each link leads to one. */
+static void every_directory_is_read_or_has_an_error(void)
+{
+	static const unsigned int flags[] = { 0, TL_WALK_BREADTH_FIRST, TL_WALK_FOLLOW };
+
+	for (unsigned int i = 0; i < 9; i++) {
+		struct found whole = walk_losing(flags[i % 3], 0, -1, NULL);
+		const char *kind = kinds[i / 3];
+		int most = 0;
+
+		CHECK_EQ(whole.files, whole.directories);
+		CHECK_EQ(whole.errors, 0);
+		for (int stop = 1; stop <= whole.entries; stop++) {
+			struct found found = walk_losing(flags[i % 3], stop % 2 * 3, stop, kind);
+
+			/* In a file of the program nobody can tell that a link is lost. */
+			if (!kind || !found.links)
+				CHECK_EQ(found.files + found.errors,
+					 found.directories + found.links);
+			if (found.errors > most)
+				most = found.errors;
+		}
+		CHECK(most >= 3);
+	}
+}
+
+static void a_scan_that_lost_its_directory_has_an_error(void)
+{
+	const struct tl_scan_entry *entry;
+	struct tl_scan *scan;
+	int result, n = 0;
+
+	CHECK_EQ(tl_scan_create(&scan, 0, LIB_FLAGS), 0);
+	CHECK_EQ(tl_scan_open(scan, AT_FDCWD, folder), 0);
+	while ((result = tl_scan_next(scan, &entry)) == 1)
+		if (!n++)
+			close_all(NULL);
+	CHECK_EQ(result, -EBADF);
+	CHECK(n < (int)MANY);
+	tl_scan_destroy(scan);
+}
+
+static void lost_descriptors_are_told(void)
+{
+	static const char *const parents[] = { "a", "b", "c", NULL };
+	int at = folder_fd();
+
+	make_file(at, "z");
+	make_families(at, parents);
+	for (unsigned int i = 0; parents[i]; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "%s/d/z", parents[i]);
+		make_file(at, name);
+	}
+	MUST(symlinkat("b/d", at, "link"));
+	CHECK_EXITED(child_run(every_directory_is_read_or_has_an_error), 0);
+	for (unsigned int i = 0; i < MANY; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", i);
+		make_file(at, name);
+	}
+	CHECK_EXITED(child_run(a_scan_that_lost_its_directory_has_an_error), 0);
+	close(at);
+	tree_remove(AT_FDCWD, folder);
+	MUST(mkdir(folder, 0755));
+}
+
 /* ---- Fork ---------------------------------------------------------------------------------- */
 
 static void a_child_goes_on_with_the_walk(void)
@@ -274,6 +393,7 @@ int main(void)
 	pruned_directories_are_not_entered(0);
 	pruned_directories_are_not_entered(TL_WALK_BREADTH_FIRST);
 	another_directory_is_not_taken_for_the_first();
+	lost_descriptors_are_told();
 	a_child_goes_on_with_the_walk();
 	CHECK_EQ(open_descriptors(), before);
 	tree_remove(AT_FDCWD, folder);
