@@ -97,7 +97,8 @@ def test_file_that_shrinks_is_an_error_not_a_signal(tmp_path):
 
 def test_what_is_no_memory_is_refused_by_name(tmp_path):
     for path, said in (
-        (tmp_path / "absent", "cannot open .*: No such file"),
+        (tmp_path / "absent", "cannot open .*: No such file or directory$"),
+        (Path("web"), "cannot open web: No such file or directory; a VM is named by --vm web"),
         (tmp_path, "not a file of memory"),
         (Path("/dev/null"), "not a file of memory"),
         (sparse(tmp_path / "tiny", 100), "100 bytes, less than one page"),

@@ -165,7 +165,9 @@ def _open(path: Path) -> int:
     except OSError as error:
         if error.errno == errno.EACCES:
             raise PeekError(errors.FILE_OF_OTHERS.text(name=path)) from error
-        raise PeekError(f"cannot open {path}: {error.strerror}") from error
+        vm = error.errno == errno.ENOENT and path.name == str(path)
+        hint = f"; a VM is named by --vm {path}" if vm else ""
+        raise PeekError(f"cannot open {path}: {error.strerror}{hint}") from error
     raise PeekError(
         f"{path} is not a file of memory; give the RAM file of a VM "
         "(QEMU: memory-backend-file,share=on,mem-path=FILE), or an image of any usual format"
