@@ -83,7 +83,11 @@ def of_dmesg() -> Any:
 
 OUTPUTS = {"why": of_why, "ps": of_ps, "stacks": of_stacks, "dmesg": of_dmesg}
 """What the commands print with --json; they add nothing to it."""
-OTHERWISE = {"why": {"error"}, "stacks": {"cpu", "state"}, "top": {"restarted", "clock_still_s"}}
+OTHERWISE = {
+    "why": {"error", "vm"},
+    "stacks": {"cpu", "state"},
+    "top": {"restarted", "clock_still_s"},
+}
 """Keys of which an object has one, or none."""
 
 
