@@ -60,14 +60,15 @@ def _machine(estimate: Estimate, machine: Machine) -> list[str]:
 def _prices(estimate: Estimate, machine: Machine) -> list[str]:
     own = estimate.request[machine.loop]
     clocks = estimate.trap.ns * estimate.clock_ghz
+    least = f"{estimate.trap_least:.{estimate.trap.digits}f}"
     found = [
         f"a trap                     {_value(estimate.trap)}, "
-        f"{clocks:.0f} clocks; the least {estimate.trap_least:.{estimate.trap.digits}f}",
+        f"{clocks:.0f} clocks; the shortest reading {least} ns",
         f"a batched request alone    {_value(own)}",
     ]
     for loop, value in estimate.request.items():
-        if loop != machine.loop:
-            found.append(f"  with {loop_text(loop):<37} {value.text(6)} ns")
+        here = ", here" if loop == machine.loop else ""
+        found.append(f"  with {loop_text(loop):<55} {value.text(6)} ns{here}")
     return found
 
 
@@ -81,15 +82,16 @@ def _interval(value: Value) -> str:
 
 def _calls(estimate: Estimate) -> list[str]:
     columns = "".join(f"{f'N={n}':>8}" for n in SHOWN)
-    found = [f"{'ns a call':<26}{'plain':>8}{columns}  {'saved at N=32':<27}from"]
+    found = [f"{'ns a call':<26}{'plain':>8}{columns}  {'saved at N=32':<22}saves from"]
     for call in estimate.calls:
         saved = call.saved[32]
         range_text = f"{saved.text()} ({_interval(saved)})"
+        title = call.call.title + (" (2 calls)" if call.call.crossings == 2 else "")
         found.append(
-            f"{call.call.title:<26}{call.plain.text(8)}"
+            f"{title:<26}{call.plain.text(8)}"
             + "".join(call.batch[n].text(8) for n in SHOWN)
-            + f"  {range_text:<21}{saved.ns / call.plain.ns:4.0%}  "
-            + (f"N={call.break_even}" if call.break_even else "never")
+            + f"  {range_text:<21}{saved.ns / call.plain.ns:4.0%}"
+            + f"{f'N={call.break_even}' if call.break_even else 'never':>7}"
         )
     return found
 

@@ -200,7 +200,11 @@ def _here(command: tuple[str, ...], json_file: Path | None, software: bool) -> i
     from trapless.stat import host, stat_text
 
     counts = host.run(command, software=software)
-    click.echo("\n".join(["", *stat_text.counters(command, counts.events)]), err=True)
+    lines = ["", *stat_text.counters(command, counts.events)]
+    if why := host.why_no_calls(counts):
+        remark = f"system calls: not counted, because {why}; strace -fc counts them"
+        lines += stat_text.sentence(remark)
+    click.echo("\n".join(lines), err=True)
     _write(json_file, {"status": counts.status, "events": dict(counts.events)})
     return counts.status
 

@@ -20,6 +20,8 @@ from trapless.model import events, rows
 from trapless.stat.labels import NOT_COUNTED
 
 BUILT = "stat/trapless-count"
+TRACEPOINT = Path("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id")
+"""Whose entries the program counts as system calls, where it may read this."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,19 @@ def run(argv: Sequence[str], *, software: bool = False) -> HostCounts:
         if recording is None or not recording.rows:
             raise TraplessError(f"{argv[0]} was not counted", status=status or NOT_COUNTED)
         return HostCounts(status, events.of_counters(recording, recording.rows[0]))
+
+
+def why_no_calls(counts: HostCounts) -> str | None:
+    """Why there are no system calls in the counts; None: there are."""
+    if any(column.endswith(".syscalls") for column in counts.events):
+        return None
+    try:
+        TRACEPOINT.read_bytes()
+    except PermissionError:
+        return f"only root may read {TRACEPOINT}"
+    except OSError as error:
+        return f"{TRACEPOINT}: {error.strerror} (mount -t tracefs none /sys/kernel/tracing)"
+    return "the kernel refuses to count its tracepoint"
 
 
 def _refuse_where_nothing_counts(counter: Sequence[str], software: bool) -> None:

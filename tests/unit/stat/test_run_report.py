@@ -386,6 +386,31 @@ def test_counts_of_this_machine_are_a_table_by_mode(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [(None, "No such file or directory (mount -t tracefs"), (0o000, "only root may read"),
+     (0o400, "the kernel refuses to count")],
+)  # fmt: skip
+def test_system_calls_that_are_not_counted_have_a_reason(tmp_path, monkeypatch, mode, reason):
+    counts = host.HostCounts(0, {"user.page_faults": 97, "kernel.page_faults": 4})
+    monkeypatch.setattr(host, "run", lambda command, *, software: counts)
+    monkeypatch.setattr(host, "TRACEPOINT", tmp_path / "id")
+    if mode is not None:
+        host.TRACEPOINT.write_text("348")
+    if mode == 0:
+        monkeypatch.setattr(Path, "read_bytes", refused)
+    said = CliRunner().invoke(cli, ["stat", "--software", "--", "ls"]).output
+    assert "system calls: not counted, because " in said
+    assert reason in " ".join(said.split())
+    counted = host.HostCounts(0, {**counts.events, "kernel.syscalls": 4})
+    monkeypatch.setattr(host, "run", lambda command, *, software: counted)
+    assert "because" not in CliRunner().invoke(cli, ["stat", "--", "ls"]).output
+
+
+def refused(path):
+    raise PermissionError(13, "Permission denied", str(path))
+
+
 def test_a_file_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
     counts = host.HostCounts(0, {"user.page_faults": 97, "kernel.page_faults": 4})
     monkeypatch.setattr(host, "run", lambda command, *, software: counts)

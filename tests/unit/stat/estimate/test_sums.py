@@ -138,9 +138,12 @@ def test_what_stands_beside_the_sums_does_not_forbid_them():
 def test_the_report_says_that_it_is_an_estimate_and_of_what():
     said = "\n".join(estimate_text.lines(made(), HERE))
     assert said.startswith("An estimate, and no measurement of the module")
-    for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "76.0 ns", "from", "N=3",
-                 "measured     2026-11-30 09:30 UTC"):  # fmt: skip
+    for word in ("Core of 2026", "6.18.1", "retpolines", "Retpolines", "76.0 ns", "saves from",
+                 "N=3", "measured     2026-11-30 09:30 UTC"):  # fmt: skip
         assert word in said, word
+    for loop in estimated_machine.LOOPS:  # that of this kernel, too
+        assert f"  with {estimated_machine.loop_text(loop)}" in said
+    assert "the shortest reading 76.0 ns" in said and "openat and close (2 calls)" in said
     assert max(map(len, said.splitlines())) <= 100
 
 
